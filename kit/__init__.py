@@ -1,0 +1,1 @@
+"""The workshop's own code: everything around the stages that a learner never edits."""
