@@ -1,0 +1,74 @@
+"""What holds for every test: no other machine, none of the learner's settings."""
+
+import ipaddress
+import os
+import socket
+
+import pytest
+
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+UNWANTED = {"MODEL_ID", "NO_COLOR", "PYTHON_DOTENV_DISABLED"}
+UNWANTED |= {*PROXIES, *map(str.lower, PROXIES)}
+
+
+def drop_learner_settings(environ):
+    """Removes the settings that would change what a stage or the SDK does."""
+    for name in list(environ):
+        if name in UNWANTED or name.startswith("ANTHROPIC_"):
+            del environ[name]
+
+
+# Once for modules that load a stage while they are collected.
+drop_learner_settings(os.environ)
+
+
+@pytest.fixture(autouse=True)
+def own_environment():
+    """Gives each test the machine's environment less the learner's settings."""
+    before = dict(os.environ)
+    drop_learner_settings(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def is_loopback(host):
+    """Is this host name or address on the machine itself?"""
+    if isinstance(host, bytes):
+        host = host.decode()
+    if host in (None, "", "localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+@pytest.fixture(autouse=True)
+def only_loopback(monkeypatch):
+    """Fails the test that connects, or asks for the address of, another machine."""
+    refused = []
+
+    def check(host):
+        if not is_loopback(host):
+            refused.append(host)
+            raise OSError(f"a test may not reach {host!r}, only 127.0.0.1")
+
+    def guarded(connect):
+        def connect_to_loopback(sock, address):
+            if sock.family in (socket.AF_INET, socket.AF_INET6):
+                check(address[0])
+            return connect(sock, address)
+
+        return connect_to_loopback
+
+    def look_up(host, *rest, **options):
+        check(host)
+        return getaddrinfo(host, *rest, **options)
+
+    getaddrinfo = socket.getaddrinfo
+    monkeypatch.setattr(socket.socket, "connect", guarded(socket.socket.connect))
+    monkeypatch.setattr(socket.socket, "connect_ex", guarded(socket.socket.connect_ex))
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    yield
+    assert not refused, f"the test tried to reach {refused}; only 127.0.0.1 is allowed"
