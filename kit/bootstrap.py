@@ -22,7 +22,7 @@ REQUIREMENTS = os.path.join(ROOT, "requirements.txt")
 
 # What a half-built or half-cleared .venv may hold: only such a folder is ever cleared.
 VENV_PARTS = {"bin", "include", "lib", "lib64", "share", "pyvenv.cfg", ".gitignore"}
-NO_NETWORK = r"connection broken|ConnectionError|TimeoutError|timed out|ProxyError"
+NO_NETWORK = "connection broken|TimeoutError|ProxyError|from versions: none"
 
 
 class Problem(Exception):
@@ -85,7 +85,7 @@ def ready() -> bool:
 def prepare() -> None:
     """Build or repair .venv, one start at a time. Raises Problem or OSError."""
     began = time.monotonic()
-    say("Preparing the workshop; this happens once and takes about a minute.")
+    say("Preparing the workshop: its packages take about a minute.")
     with open(LOCK, "a+", encoding="utf-8") as lock:
         _wait_for_turn(lock)
         if ready():
@@ -136,6 +136,8 @@ def _usable() -> bool:
 
 def build(lock: IO[str]) -> None:
     """A new, empty .venv in place of a missing or broken one. Raises Problem."""
+    import re
+
     if os.path.islink(VENV):
         os.unlink(VENV)
     elif os.path.exists(VENV) and not _looks_like_a_venv():
@@ -148,7 +150,7 @@ def build(lock: IO[str]) -> None:
     # Started from inside a virtual environment, build from the Python beneath it.
     python = getattr(sys, "_base_executable", None) or sys.executable
     code, output = _run([python, "-m", "venv", "--clear", VENV], lock)
-    if "ensurepip" in output or "No module named venv" in output:
+    if re.search("ensurepip is not available|No module named '?(ensurepip|venv)", output):
         raise Problem(
             "this Python cannot build virtual environments: its venv or ensurepip "
             "module is missing. On Debian and Ubuntu, `sudo apt install "
@@ -255,7 +257,7 @@ def _explain(output: str) -> str:
         )
     if re.search(NO_NETWORK, output):
         return (
-            "the packages could not be fetched: no connection to the package index. "
+            "the packages could not be fetched: the package index does not answer. "
             "Connect to the network (behind a proxy, set HTTPS_PROXY), then start "
             f"again; it goes on from here. Details: {log}"
         )

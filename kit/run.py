@@ -152,11 +152,10 @@ def start_server(log: Path, port: int = 0, upstream: str | None = None) -> Serve
     try:
         return server.start(port=port, log=log, upstream=upstream)
     except OSError as error:
-        where, hint = "on 127.0.0.1", "./workshop doctor looks at the cause."
-        if port:
-            where, hint = f"on port {port}", "Leave out --port for a free one."
-        reason = f"Cannot serve {where}: {error.strerror}. {hint}"
-        raise NotReady(reason) from error
+        hint = "Leave out --port for a free one." if port else "Try ./workshop doctor."
+        where = f"port {port}" if port else "127.0.0.1"
+        reason = error.strerror or error
+        raise NotReady(f"Cannot serve on {where}: {reason}. {hint}") from error
 
 
 def introduction(stage: str, log: Path, upstream: str | None, model: str) -> str:
