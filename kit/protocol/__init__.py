@@ -7,6 +7,7 @@ reports are exact; where a docstring says so, the wording approximates.
 """
 
 from kit.protocol.errors import STATUS, Problem, error_body, problem
+from kit.protocol.outline import outline, shorten
 from kit.protocol.request import prompt_fits
 from kit.protocol.rules import check_history, check_request
 from kit.protocol.thinking import remember
@@ -17,6 +18,7 @@ from kit.protocol.wire import (
     body_size,
     check_headers,
     parse_body,
+    wire_bytes,
 )
 
 __all__ = [
@@ -30,8 +32,11 @@ __all__ = [
     "check_history",
     "check_request",
     "error_body",
+    "outline",
     "parse_body",
     "problem",
     "prompt_fits",
     "remember",
+    "shorten",
+    "wire_bytes",
 ]

@@ -81,12 +81,20 @@ def _no_constant(name: str) -> None:
 def as_sent(value: Any) -> Any:
     """A deep copy of `value` as plain JSON, the way the SDK puts it on the wire.
 
+    Raises what `wire_bytes` raises.
+    """
+    return json.loads(wire_bytes(value))
+
+
+def wire_bytes(value: Any) -> bytes:
+    """The JSON the SDK would send for `value`.
+
     SDK objects give only the fields that were set; other objects give their
     attributes. Raises TypeError or ValueError for what no JSON can hold (bytes,
     NaN, half of a surrogate pair), as the SDK does.
     """
-    wire = json.dumps(value, default=_plain, ensure_ascii=False, allow_nan=False)
-    return json.loads(wire.encode("utf-8"))
+    text = json.dumps(value, default=_plain, ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8")
 
 
 def _plain(value: Any) -> Any:
