@@ -13,7 +13,8 @@ Issued = Mapping[str, dict[str, Any]]
 
 A key is a tool_use id or a thinking signature (or a redacted block's data). One
 key may stand for several replies, since two conversations can share an id; each
-is the list of that reply's blocks. Written by `remember`.
+is the list of that reply's blocks, of which only the thinking is kept whole.
+Written by `remember`.
 """
 
 LIMIT = 16
@@ -22,10 +23,11 @@ LIMIT = 16
 
 def remember(issued: MutableMapping[str, dict[str, Any]], content: list[Block]) -> None:
     """Note a reply's blocks in `issued`, so that its thinking can be checked later."""
+    reply = [b if is_thinking(b) else {"type": b["type"]} for b in content]
     for key in keys_of(content):
         replies = issued.setdefault(key, {"replies": []})["replies"]
-        if content not in replies:
-            replies.append(content)
+        if reply not in replies:
+            replies.append(reply)
             del replies[:-LIMIT]
 
 
