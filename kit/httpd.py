@@ -268,10 +268,12 @@ class Handler(BaseHTTPRequestHandler):
         elif isinstance(pieces, list):
             self._write(head + b"".join(_framed(pieces, chunked)))
         else:
+            # The head waits for the first piece: a generator that was never started
+            # would not do its cleaning up.
             with closing(pieces):
-                self._write(head)
                 for data in _framed(pieces, chunked):
-                    self._write(data)
+                    self._write(head + data)
+                    head = b""
 
     def _write(self, data: bytes) -> None:
         self.connection.settimeout(SEND_SECONDS)

@@ -22,6 +22,8 @@ CONNECT_SECONDS = 20.0
 READ_SECONDS = 600.0  # between two pieces, as in the SDK
 MAX_LOGGED = 32 * 1024 * 1024  # bytes of one stream
 
+UNSENDABLE = (http.client.InvalidURL, UnicodeError)
+
 # RFC 9110, section 7.6.1, and what this side of the proxy says anew.
 ONE_HOP = frozenset(
     {
@@ -36,6 +38,7 @@ ONE_HOP = frozenset(
         "upgrade",
     }
 )
+STREAM_HOP = ONE_HOP | {"content-length"}
 NOT_FORWARDED = ONE_HOP | {"host", "content-length", "expect", "accept-encoding"}
 
 
@@ -64,17 +67,21 @@ class LiveApi:
         connection = self._connection()
         try:
             response = self._forward(request, connection)
-            headers = _passed_on(response.getheaders(), ONE_HOP)
             kind = response.getheader("content-type", "")
             if kind.startswith("text/event-stream"):
+                headers = _passed_on(response.getheaders(), STREAM_HOP)
                 stream = self._relay(request, response, connection, started)
                 return Answer(response.status, headers, stream=stream)
             body = response.read()
-        except (OSError, http.client.HTTPException, UnicodeError) as error:
+        except UNSENDABLE:
+            connection.close()
+            return self._failed(request, 400, "Bad request target or header", started)
+        except (OSError, http.client.HTTPException) as error:
             connection.close()
             return self._failed(request, 502, self._sentence(error), started)
         connection.close()
         self._log.write(request, response.status, body, started=started)
+        headers = _passed_on(response.getheaders(), ONE_HOP)
         return Answer(response.status, headers, body)
 
     def refuse(self, request: Request, status: int, message: str) -> Answer:
@@ -102,14 +109,14 @@ class LiveApi:
     ) -> http.client.HTTPResponse:
         """Send the request on, its body byte for byte, and wait for the answer's head.
 
-        Raises OSError, HTTPException or UnicodeError.
+        Raises OSError or HTTPException, UNSENDABLE for what HTTP cannot carry.
         """
         connection.connect()
         connection.sock.settimeout(READ_SECONDS)
         target = self._url.path.rstrip("/") + request.target
         connection.putrequest(request.method, target, skip_accept_encoding=True)
         for name, value in _passed_on(request.fields, NOT_FORWARDED):
-            connection.putheader(name, value)
+            connection.putheader(name, value.encode("latin-1"))
         connection.putheader("accept-encoding", "identity")
         if request.raw or request.method == "POST":
             connection.putheader("content-length", str(len(request.raw)))
