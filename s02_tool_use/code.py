@@ -1,0 +1,482 @@
+"""s02: a new tool is a function, a schema and a line in a table.
+
+The model decides, Python executes: the loop sends the history to the model, runs the
+commands it asks for, sends the results back, and ends when it asks for no more.
+
+Adds: four file tools that stay in the workspace, and a table from tool to function.
+Leaves out: permission, hooks, a plan. bash reaches the whole machine.
+Run: ./workshop run s02 (no key), or python s02_tool_use/code.py (key in .env)
+"""
+
+import codecs
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from itertools import takewhile
+from pathlib import Path
+from types import SimpleNamespace
+
+HERE = Path(__file__).resolve().parent
+STAGE = HERE.name[:3]
+# This file hides the standard module `code`, which the debugger imports.
+sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != HERE]
+try:
+    import readline
+except ImportError:  # not every Python is built with it
+    readline = None
+try:
+    from anthropic import Anthropic
+    from dotenv import load_dotenv
+except ImportError as error:
+    print(f"{error}: ./workshop run {STAGE} installs what is missing", file=sys.stderr)
+    sys.exit(2)
+
+ROOT = next((d for d in HERE.parents if (d / "README.md").exists()), HERE.parent)
+ENV_FILE = ROOT / ".env"
+
+
+def drop_empty_settings():
+    """Makes an empty variable count as unset."""
+    for name, value in list(os.environ.items()):
+        if name.startswith(("ANTHROPIC_", "MODEL_ID")) and not value.strip():
+            del os.environ[name]
+
+
+drop_empty_settings()
+with suppress(OSError, ValueError):  # what a bad .env leaves unset, main() names
+    load_dotenv(ENV_FILE)
+drop_empty_settings()
+try:
+    client, client_error = Anthropic(), None
+except Exception as error:  # such as a proxy address that the SDK cannot use
+    client, client_error = None, error
+
+WORKDIR = Path.cwd()
+MODEL = os.getenv("MODEL_ID", "")
+SYSTEM = f"You are a coding agent at {WORKDIR}. Act with your tools, then report."
+MAX_TOKENS = 8000
+MAX_TURNS = 50
+BASH_TIMEOUT = 120  # seconds
+OUTPUT_LIMIT = 50_000  # characters
+LINE_LIMIT = 2000  # characters of one line that read_file shows
+GLOB_LIMIT = 500  # paths
+# A demonstration, not a boundary: the same command in another spelling passes.
+DANGEROUS = [r"rm -rf /(\s|$)", r"(sudo|shutdown|reboot)(\s|$)", r"[^'\"]*> ?/dev/sd"]
+SECRETS = ("API_KEY", "AUTH_TOKEN", "CUSTOM_HEADERS")
+NOT_RUN = "Not run: the turn ended before this call."
+INTERRUPTED = "Interrupted: this call may have partly run."
+UNSENDABLE = (400, 413, "UnicodeEncodeError")
+TAKEN_BACK = ("refusal", "model_context_window_exceeded", *UNSENDABLE)
+STOP_NOTES = {
+    "end_turn": "the reply was empty",
+    "tool_use": "the reply held no tool call",
+    "max_tokens": "the reply was cut off; type 'go on' for the rest",
+    401: f"check ANTHROPIC_API_KEY in {ENV_FILE}",
+    403: "this key may not do that; check the account",
+    404: f"check MODEL_ID and ANTHROPIC_BASE_URL in {ENV_FILE}",
+    429: "too many requests; wait a minute, then type 'go on'",
+    529: "the API is overloaded; wait a minute, then type 'go on'",
+    "APIConnectionError": "check the network and ANTHROPIC_BASE_URL, then type 'go on'",
+}
+
+
+def clip(text, limit, missing=0):
+    """The text, or its head and tail around a line that says how much is missing."""
+    half = limit // 2
+    missing += max(0, len(text) - 2 * half)
+    if not missing:
+        return text
+    tail = text[len(text) - half :]
+    return f"{text[:half]}\n[... {missing:,} characters left out ...]\n{tail}"
+
+
+def kill_group(process):
+    """Ends the shell and everything it started."""
+    with suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def read_output(process):
+    """What is printed until the shell ends or time is up, clipped as it comes in."""
+    decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+    text, missing, half = "", 0, OUTPUT_LIMIT // 2
+    deadline = time.monotonic() + BASH_TIMEOUT
+    while (left := deadline - time.monotonic()) > 0:
+        ended = process.poll() is not None
+        if ended:  # a background child may hold the pipe open, or go on printing
+            kill_group(process)
+            deadline = min(deadline, time.monotonic() + 0.2)
+        wait = 0 if ended else min(left, 0.05)
+        ready = select.select([process.stdout], [], [], wait)[0]
+        chunk = os.read(process.stdout.fileno(), 65536) if ready else b""
+        text += decode(chunk)
+        if len(text) > 2 * OUTPUT_LIMIT:
+            missing += len(text) - 2 * half
+            text = text[:half] + text[len(text) - half :]
+        if ended and not chunk:
+            break
+        if ready and not chunk:  # output is closed, the shell not yet gone
+            time.sleep(0.0005)
+    return clip(text, OUTPUT_LIMIT, missing).rstrip()
+
+
+def run_bash(command):
+    """What the command printed, in order, and its exit code when that is not 0."""
+    if not isinstance(command, str):
+        return "Error: command must be a string"
+    if any(re.match(pattern, command) for pattern in DANGEROUS):
+        return "Error: Dangerous command blocked"
+    env = {k: v for k, v in os.environ.items() if not k.endswith(SECRETS)}
+    try:
+        with subprocess.Popen(
+            ["bash", "-c", command], cwd=WORKDIR, env=env, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        ) as process:
+            try:
+                output = read_output(process)
+                timed_out = process.poll() is None
+            finally:
+                kill_group(process)
+    except (OSError, ValueError) as error:
+        return f"Error: {error}"
+    if timed_out:
+        return f"Error: Timeout ({BASH_TIMEOUT}s)\n{output}".rstrip()
+    code = process.returncode
+    exit_line = f"\n[exit code {code if code > 0 else 128 - code}]" if code else ""
+    return (output or "(no output)") + exit_line
+
+
+def safe_path(p):
+    """The path p names, links followed; ValueError when it leaves the workspace."""
+    path = (WORKDIR / os.path.expanduser(p)).resolve()
+    if not path.is_relative_to(WORKDIR.resolve()):
+        raise ValueError(f"Path escapes workspace: {p}")
+    return path
+
+
+def file_path(p, must_exist=True):
+    """The safe path of a file; ValueError for a folder, a device or a pipe."""
+    path = safe_path(p)
+    if not path.is_file() and (must_exist or path.exists()):
+        raise ValueError(f"{'Not a file' if path.exists() else 'No such file'}: {p}")
+    return path
+
+
+def run_read(path, limit=None):
+    """The text of a file, or its first lines and how many more there are."""
+    try:
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise ValueError(f"limit must be a positive integer, not {limit!r}")
+        with file_path(path).open(encoding="utf-8-sig", newline="") as file:
+            text, rest = file.read(4 * OUTPUT_LIMIT), file.read(1)
+    except Exception as error:
+        return f"Error: {error}"
+    lines = text.removesuffix("\n").split("\n")
+    shown = [line if len(line) <= LINE_LIMIT else f"{line[:LINE_LIMIT]} [line cut here]"
+             for line in lines[:limit]]
+    text = clip("\n".join(shown), OUTPUT_LIMIT) or "(empty)"
+    more = len(lines) - len(shown)
+    plus = "+" if rest else ""
+    return f"{text}\n... ({more:,}{plus} more lines)" if more or rest else text
+
+
+def save(path, data):
+    """Replaces a file in one step: after a failure the old content is still there."""
+    draft = path.with_name(f".draft-{os.getpid()}")
+    try:
+        with draft.open("wb") as file:
+            if path.exists():
+                shutil.copymode(path, draft)
+            file.write(data)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def run_write(path, content):
+    """Writes a whole file, making the folders it needs."""
+    try:
+        target, data = file_path(path, must_exist=False), content.encode()
+        if not target.parent.exists():
+            target.parent.mkdir(parents=True)
+        save(target, data)
+    except Exception as error:
+        return f"Error: {error}"
+    return f"Wrote {len(data)} bytes to {path}"
+
+
+def run_edit(path, old_text, new_text):
+    """Replaces the first place of old_text; every byte outside it stays."""
+    try:
+        target, old, new = file_path(path), old_text.encode(), new_text.encode()
+        data = target.read_bytes()
+        if b"\r\n" in data and old not in data:
+            old, new = (part.replace(b"\n", b"\r\n") for part in (old, new))
+        count = data.count(old) if data.decode() and old else 0
+        if not count or old == new:
+            raise ValueError("nothing to change: old_text and new_text are the same"
+                             if count else f"old_text is empty or not in {path}")
+        save(target, data.replace(old, new, 1))
+    except Exception as error:
+        return f"Error: {error}"
+    return f"Edited {path}" + (f" (first of {count} places)" if count > 1 else "")
+
+
+def glob_regex(parts):
+    """The regex of a glob: * and ? match no leading dot, ** matches any folders."""
+    wild, regex = {"*": "[^/]*", "?": "[^/]"}, ""
+    for part in parts:
+        marks = re.findall(r"\[!?.[^]]*\]|.", part, re.S)
+        body = "".join(wild.get(mark, re.escape(mark)) if len(mark) == 1 else
+                       mark.replace("\\", r"\\").replace("[!", "[^/") for mark in marks)
+        dot = "" if part.startswith(".") else r"(?!\.)"
+        regex += r"(?:[^./][^/]*/)*" if part == "**" else f"{dot}{body}/"
+    return re.compile(regex[:-1])
+
+
+def is_inside(entry):
+    """Whether a directory entry is a file of the workspace, or a link to one."""
+    if entry.is_file(follow_symlinks=False):
+        return True
+    with suppress(ValueError, OSError, RuntimeError):
+        return safe_path(entry.path).is_file()
+    return False
+
+
+def find_files(base, matches):
+    """The paths below base that match; links to folders are not followed."""
+    found, folders = [], [""]
+    while folders:
+        folder = folders.pop()
+        with suppress(OSError), os.scandir(os.path.join(base, folder)) as entries:
+            for entry in entries:
+                path = folder + entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(path + "/")
+                elif matches(path) and is_inside(entry):
+                    found.append(path)
+    return sorted(found)
+
+
+def run_glob(pattern):
+    """The files of the workspace that match the pattern, sorted, one a line."""
+    try:
+        parts = pattern.split("/")
+        plain = list(takewhile(lambda part: not set(part) & set("*?["), parts[:-1]))
+        base = safe_path("/".join([*plain, ""]))
+        rest = [part for part in parts[len(plain) :] if part]
+        rest += ["*"] * (rest[-1:] == ["**"])
+        found = find_files(base, glob_regex(rest).fullmatch)
+        folder = os.path.relpath(base, WORKDIR.resolve())
+    except Exception as error:
+        return f"Error: {error}"
+    shown = [os.path.normpath(f"{folder}/{path}") for path in found[:GLOB_LIMIT]]
+    if len(found) > GLOB_LIMIT:
+        shown.append(f"... ({len(found):,} files match, {GLOB_LIMIT} are shown)")
+    text = "\n".join(shown) or f"No file matches {pattern}"
+    return os.fsencode(text).decode("utf-8", "replace")
+
+
+TOOLS = [
+    {"name": "bash",
+     "description": "Run a command in bash, in the workspace, with empty input. "
+     "What it prints comes back in order; what it leaves in the background is ended.",
+     "input_schema": {"type": "object", "required": ["command"], "properties": {
+         "command": {"type": "string"}}}},
+    {"name": "read_file", "description": "Read a text file, or its first lines.",
+     "input_schema": {"type": "object", "required": ["path"], "properties": {
+         "path": {"type": "string"}, "limit": {"type": "integer"}}}},
+    {"name": "write_file", "description": "Write a whole text file and its folders.",
+     "input_schema": {"type": "object", "required": ["path", "content"], "properties": {
+         "path": {"type": "string"}, "content": {"type": "string"}}}},
+    {"name": "edit_file", "description": "Replace the first place of a text in a file.",
+     "input_schema": {"type": "object", "required": ["path", "old_text", "new_text"],
+                      "properties": {"path": {"type": "string"},
+                                     "old_text": {"type": "string"},
+                                     "new_text": {"type": "string"}}}},
+    {"name": "glob", "description": "List the files that match, such as **/*.py.",
+     "input_schema": {"type": "object", "required": ["pattern"], "properties": {
+         "pattern": {"type": "string"}}}},
+]
+
+TOOL_HANDLERS = {
+    "bash": run_bash,
+    "read_file": run_read,
+    "write_file": run_write,
+    "edit_file": run_edit,
+    "glob": run_glob,
+}
+
+
+def show(text, style="", end="\n"):
+    """Prints with control characters made visible, styled where the terminal can."""
+    shown = (c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+    text = "".join(shown)
+    if style and sys.stdout.isatty() and not os.getenv("NO_COLOR"):
+        text = f"\033[{style}m{text}\033[0m"
+    print(text, end=end, flush=True)
+
+
+def show_status(turn, text, end="\n"):
+    """Leaves a dim line on a terminal, nothing elsewhere."""
+    if sys.stdout.isatty():
+        show(f"turn {turn}: {text}".ljust(40), "2", end)
+
+
+def as_blocks(content):
+    """A message's content as a list of blocks."""
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def call_model(messages, turn):
+    """The model's reply; a failed call is an empty reply whose stop_reason says why."""
+    while [message["role"] for message in messages[-2:]] == ["user", "user"]:
+        first, second = (as_blocks(message["content"]) for message in messages[-2:])
+        messages[-2:] = [{"role": "user", "content": first + second}]
+    show_status(turn, "waiting for the model", end="\r")
+    try:
+        reply = client.messages.create(
+            model=MODEL, system=SYSTEM, messages=messages, tools=TOOLS,
+            max_tokens=MAX_TOKENS, cache_control={"type": "ephemeral"})
+    except Exception as error:
+        reason = getattr(error, "status_code", type(error).__name__)
+        detail = getattr(error, "api_message", None) or error
+        return SimpleNamespace(content=[], stop_reason=reason, detail=detail)
+    new, stored, cached, out = (
+        getattr(getattr(reply, "usage", None), f"{kind}_tokens", None) or 0
+        for kind in ("input", "cache_creation_input", "cache_read_input", "output"))
+    show_status(turn, f"{new + stored + cached:,} tokens in ({cached:,} cached), "
+                f"{out:,} out, {reply.stop_reason}")
+    return reply
+
+
+def sendable(content):
+    """The blocks to send back: as they came, but for those the API would refuse."""
+    blocks = [block for block in content if block.type != "text" or block.text.strip()]
+    blocks.sort(key=lambda block: block.type == "tool_use")  # nothing may follow a call
+    return [block if block.type != "tool_use" or isinstance(block.input, dict) else
+            {"type": "tool_use", "id": block.id, "name": block.name, "input": {}}
+            for block in blocks]
+
+
+def add_reply(messages, content):
+    """Adds the reply to the history and gives back its calls and their results.
+
+    Each call is answered before it runs: the history is valid whenever the turn ends.
+    """
+    calls = [block for block in content if block.type == "tool_use"]
+    results = [{"type": "tool_result", "tool_use_id": call.id, "content": NOT_RUN}
+               for call in calls]
+    sides = (("assistant", sendable(content)), ("user", results))
+    messages += [{"role": role, "content": blocks} for role, blocks in sides if blocks]
+    return calls, results
+
+
+def run_tool(call):
+    """The call's output as text that is never empty; a failure starts with Error."""
+    try:
+        handler = TOOL_HANDLERS.get(call.name)
+        if handler is None:
+            return f"Unknown: {call.name}. The tools are: {', '.join(TOOL_HANDLERS)}"
+        output = handler(**call.input)
+    except Exception as error:
+        output = f"Error: {type(error).__name__}: {error}"
+    if output is None:
+        output = "Error: the tool gave no result"
+    return str(output).encode("utf-8", "replace").decode() or "(no output)"
+
+
+def run_calls(calls, results):
+    """Runs the calls in order and puts each output into its result."""
+    for call, result in zip(calls, results):
+        show(f"> {call.name} {call.input}", "33")
+        result["content"] = INTERRUPTED
+        result["content"] = run_tool(call)
+        show(clip(result["content"], 400), "2")
+
+
+def say_stop(reply):
+    """Names every stop but a plain end_turn, and what to do next."""
+    reason, detail = reply.stop_reason, str(getattr(reply, "detail", ""))[:200]
+    if reason == "end_turn" and reply.content:
+        return
+    note = STOP_NOTES.get(reason, "type 'go on' to continue")
+    if reason in TAKEN_BACK:
+        note = "that request was taken out of the history; type another"
+    show(f"[stopped: {' '.join(f'{reason} {detail}'.split())}; {note}]", "33")
+
+
+def agent_loop(messages):
+    """Lets the model act on the last user message until it asks for no more tools."""
+    before = messages[:-1]
+    try:
+        for turn in range(1, MAX_TURNS + 1):
+            reply = call_model(messages, turn)
+            for block in reply.content:
+                if block.type == "text":
+                    show(block.text)
+            calls, results = add_reply(messages, reply.content)
+            if reply.stop_reason != "tool_use" or not calls:
+                say_stop(reply)
+                if reply.stop_reason in TAKEN_BACK:
+                    messages[:] = before
+                return
+            run_calls(calls, results)
+        show(f"[stopped: {MAX_TURNS} turns and not done; type 'go on' for more]", "33")
+    except KeyboardInterrupt:
+        show("\n[interrupted: finished results are kept; type what to do next]", "33")
+
+
+def read_line():
+    """The next line typed, q at the end of input; Ctrl-C clears a half-typed line."""
+    while True:
+        try:
+            line = input(f"{STAGE} >> ").strip()
+            if not sys.stdin.isatty():
+                show(line)
+            return line
+        except EOFError:
+            print()
+            return "q"
+        except KeyboardInterrupt:
+            print()
+            if not (readline and readline.get_line_buffer()):
+                return "q"
+
+
+def check_setup():
+    """Leaves with one line that says what to do when the model cannot be called."""
+    keys = ("api_key", "auth_token", "custom_auth")
+    no_key = all(getattr(client, name, "") is None for name in keys)
+    missing = ["ANTHROPIC_API_KEY"] * no_key + ["MODEL_ID"] * (not MODEL)
+    if client_error or missing:
+        problem = client_error or f"{' and '.join(missing)} not set"
+        print(f"{problem}: fill in {ENV_FILE} (start from .env.example), "
+              f"or run without a key: ./workshop run {STAGE}", file=sys.stderr)
+        sys.exit(2)
+
+
+def main():
+    """Reads requests and hands each to the loop, until q, exit or the end of input."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        with suppress(AttributeError):  # a stand-in stream may have no encoding
+            stream.reconfigure(errors="replace")
+    check_setup()
+    show(f"{STAGE}: {MODEL} works in {WORKDIR}. Type a request, or q to leave.")
+    messages = []
+    while (line := read_line()).lower() not in ("q", "exit"):
+        if line:
+            messages.append({"role": "user", "content": line})
+            with suppress(KeyboardInterrupt):  # a second one while handling it
+                agent_loop(messages)
+
+
+if __name__ == "__main__":
+    with suppress(KeyboardInterrupt):
+        main()

@@ -1,0 +1,811 @@
+"""s05: a plan the model writes down is a plan it can follow.
+
+The model decides, Python executes: the loop sends the history to the model, runs the
+commands it asks for, sends the results back, and ends when it asks for no more.
+
+Adds: the todo_write tool, a list of tasks in memory, a reminder to keep it current.
+Leaves out: storage; a list says what was claimed, not what was done.
+Run: ./workshop run s05 (no key), or python s05_todo_write/code.py (key in .env)
+"""
+
+import ast
+import codecs
+import json
+import os
+import re
+import select
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from itertools import takewhile
+from pathlib import Path
+from types import SimpleNamespace
+
+HERE = Path(__file__).resolve().parent
+STAGE = HERE.name[:3]
+# This file hides the standard module `code`, which the debugger imports.
+sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != HERE]
+try:
+    import readline
+except ImportError:  # not every Python is built with it
+    readline = None
+try:
+    from anthropic import Anthropic
+    from dotenv import load_dotenv
+except ImportError as error:
+    print(f"{error}: ./workshop run {STAGE} installs what is missing", file=sys.stderr)
+    sys.exit(2)
+
+ROOT = next((d for d in HERE.parents if (d / "README.md").exists()), HERE.parent)
+ENV_FILE = ROOT / ".env"
+
+
+def drop_empty_settings():
+    """Makes an empty variable count as unset."""
+    for name, value in list(os.environ.items()):
+        if name.startswith(("ANTHROPIC_", "MODEL_ID")) and not value.strip():
+            del os.environ[name]
+
+
+drop_empty_settings()
+with suppress(OSError, ValueError):  # what a bad .env leaves unset, main() names
+    load_dotenv(ENV_FILE)
+drop_empty_settings()
+try:
+    client, client_error = Anthropic(), None
+except Exception as error:  # such as a proxy address that the SDK cannot use
+    client, client_error = None, error
+
+WORKDIR = Path.cwd()
+MODEL = os.getenv("MODEL_ID", "")
+SYSTEM = f"""You are a coding agent at {WORKDIR}. Act with your tools, then report.
+Before a task of several steps, plan with todo_write; keep each status up to date."""
+MAX_TOKENS = 8000
+MAX_TURNS = 50
+BASH_TIMEOUT = 120  # seconds
+OUTPUT_LIMIT = 50_000  # characters
+LINE_LIMIT = 2000  # characters of one line that read_file shows
+GLOB_LIMIT = 500  # paths
+LARGE_OUTPUT = 20_000  # characters, from any tool
+MAX_CONTINUES = 3  # how often a Stop hook may send the model on in one turn
+MAX_TODOS = 20
+REMINDER = "<reminder>Update your todos.</reminder>"
+REMIND_AFTER = 3  # replies with tool calls, none of them a todo_write that worked
+# A demonstration, not a boundary: the same command in another spelling passes.
+DANGEROUS = [r"rm -rf /(\s|$)", r"(sudo|shutdown|reboot)(\s|$)", r"[^'\"]*> ?/dev/sd"]
+SECRETS = ("API_KEY", "AUTH_TOKEN", "CUSTOM_HEADERS")
+NOT_RUN = "Not run: the turn ended before this call."
+INTERRUPTED = "Interrupted: this call may have partly run."
+DENIED = "Permission denied."
+UNSENDABLE = (400, 413, "UnicodeEncodeError")
+TAKEN_BACK = ("refusal", "model_context_window_exceeded", *UNSENDABLE)
+STOP_NOTES = {
+    "end_turn": "the reply was empty",
+    "tool_use": "the reply held no tool call",
+    "max_tokens": "the reply was cut off; type 'go on' for the rest",
+    401: f"check ANTHROPIC_API_KEY in {ENV_FILE}",
+    403: "this key may not do that; check the account",
+    404: f"check MODEL_ID and ANTHROPIC_BASE_URL in {ENV_FILE}",
+    429: "too many requests; wait a minute, then type 'go on'",
+    529: "the API is overloaded; wait a minute, then type 'go on'",
+    "APIConnectionError": "check the network and ANTHROPIC_BASE_URL, then type 'go on'",
+}
+
+
+def clip(text, limit, missing=0):
+    """The text, or its head and tail around a line that says how much is missing."""
+    half = limit // 2
+    missing += max(0, len(text) - 2 * half)
+    if not missing:
+        return text
+    tail = text[len(text) - half :]
+    return f"{text[:half]}\n[... {missing:,} characters left out ...]\n{tail}"
+
+
+def kill_group(process):
+    """Ends the shell and everything it started."""
+    with suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def read_output(process):
+    """What is printed until the shell ends or time is up, clipped as it comes in."""
+    decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+    text, missing, half = "", 0, OUTPUT_LIMIT // 2
+    deadline = time.monotonic() + BASH_TIMEOUT
+    while (left := deadline - time.monotonic()) > 0:
+        ended = process.poll() is not None
+        if ended:  # a background child may hold the pipe open, or go on printing
+            kill_group(process)
+            deadline = min(deadline, time.monotonic() + 0.2)
+        wait = 0 if ended else min(left, 0.05)
+        ready = select.select([process.stdout], [], [], wait)[0]
+        chunk = os.read(process.stdout.fileno(), 65536) if ready else b""
+        text += decode(chunk)
+        if len(text) > 2 * OUTPUT_LIMIT:
+            missing += len(text) - 2 * half
+            text = text[:half] + text[len(text) - half :]
+        if ended and not chunk:
+            break
+        if ready and not chunk:  # output is closed, the shell not yet gone
+            time.sleep(0.0005)
+    return clip(text, OUTPUT_LIMIT, missing).rstrip()
+
+
+def run_bash(command):
+    """What the command printed, in order, and its exit code when that is not 0."""
+    if not isinstance(command, str):
+        return "Error: command must be a string"
+    if any(re.match(pattern, command) for pattern in DANGEROUS):
+        return "Error: Dangerous command blocked"
+    env = {k: v for k, v in os.environ.items() if not k.endswith(SECRETS)}
+    try:
+        with subprocess.Popen(
+            ["bash", "-c", command], cwd=WORKDIR, env=env, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        ) as process:
+            try:
+                output = read_output(process)
+                timed_out = process.poll() is None
+            finally:
+                kill_group(process)
+    except (OSError, ValueError) as error:
+        return f"Error: {error}"
+    if timed_out:
+        return f"Error: Timeout ({BASH_TIMEOUT}s)\n{output}".rstrip()
+    code = process.returncode
+    exit_line = f"\n[exit code {code if code > 0 else 128 - code}]" if code else ""
+    return (output or "(no output)") + exit_line
+
+
+def safe_path(p):
+    """The path p names, links followed; ValueError when it leaves the workspace."""
+    path = (WORKDIR / os.path.expanduser(p)).resolve()
+    if path not in GRANTED and not path.is_relative_to(WORKDIR.resolve()):
+        raise ValueError(f"Path escapes workspace: {p}")
+    return path
+
+
+def file_path(p, must_exist=True):
+    """The safe path of a file; ValueError for a folder, a device or a pipe."""
+    path = safe_path(p)
+    if not path.is_file() and (must_exist or path.exists()):
+        raise ValueError(f"{'Not a file' if path.exists() else 'No such file'}: {p}")
+    return path
+
+
+def run_read(path, limit=None):
+    """The text of a file, or its first lines and how many more there are."""
+    try:
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise ValueError(f"limit must be a positive integer, not {limit!r}")
+        with file_path(path).open(encoding="utf-8-sig", newline="") as file:
+            text, rest = file.read(4 * OUTPUT_LIMIT), file.read(1)
+    except Exception as error:
+        return f"Error: {error}"
+    lines = text.removesuffix("\n").split("\n")
+    shown = [line if len(line) <= LINE_LIMIT else f"{line[:LINE_LIMIT]} [line cut here]"
+             for line in lines[:limit]]
+    text = clip("\n".join(shown), OUTPUT_LIMIT) or "(empty)"
+    more = len(lines) - len(shown)
+    plus = "+" if rest else ""
+    return f"{text}\n... ({more:,}{plus} more lines)" if more or rest else text
+
+
+def save(path, data):
+    """Replaces a file in one step: after a failure the old content is still there."""
+    draft = path.with_name(f".draft-{os.getpid()}")
+    try:
+        with draft.open("wb") as file:
+            if path.exists():
+                shutil.copymode(path, draft)
+            file.write(data)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def run_write(path, content):
+    """Writes a whole file, making the folders it needs."""
+    try:
+        target, data = file_path(path, must_exist=False), content.encode()
+        if not target.parent.exists():
+            target.parent.mkdir(parents=True)
+        save(target, data)
+    except Exception as error:
+        return f"Error: {error}"
+    return f"Wrote {len(data)} bytes to {path}"
+
+
+def run_edit(path, old_text, new_text):
+    """Replaces the first place of old_text; every byte outside it stays."""
+    try:
+        target, old, new = file_path(path), old_text.encode(), new_text.encode()
+        data = target.read_bytes()
+        if b"\r\n" in data and old not in data:
+            old, new = (part.replace(b"\n", b"\r\n") for part in (old, new))
+        count = data.count(old) if data.decode() and old else 0
+        if not count or old == new:
+            raise ValueError("nothing to change: old_text and new_text are the same"
+                             if count else f"old_text is empty or not in {path}")
+        save(target, data.replace(old, new, 1))
+    except Exception as error:
+        return f"Error: {error}"
+    return f"Edited {path}" + (f" (first of {count} places)" if count > 1 else "")
+
+
+def glob_regex(parts):
+    """The regex of a glob: * and ? match no leading dot, ** matches any folders."""
+    wild, regex = {"*": "[^/]*", "?": "[^/]"}, ""
+    for part in parts:
+        marks = re.findall(r"\[!?.[^]]*\]|.", part, re.S)
+        body = "".join(wild.get(mark, re.escape(mark)) if len(mark) == 1 else
+                       mark.replace("\\", r"\\").replace("[!", "[^/") for mark in marks)
+        dot = "" if part.startswith(".") else r"(?!\.)"
+        regex += r"(?:[^./][^/]*/)*" if part == "**" else f"{dot}{body}/"
+    return re.compile(regex[:-1])
+
+
+def is_inside(entry):
+    """Whether a directory entry is a file of the workspace, or a link to one."""
+    if entry.is_file(follow_symlinks=False):
+        return True
+    with suppress(ValueError, OSError, RuntimeError):
+        return safe_path(entry.path).is_file()
+    return False
+
+
+def find_files(base, matches):
+    """The paths below base that match; links to folders are not followed."""
+    found, folders = [], [""]
+    while folders:
+        folder = folders.pop()
+        with suppress(OSError), os.scandir(os.path.join(base, folder)) as entries:
+            for entry in entries:
+                path = folder + entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(path + "/")
+                elif matches(path) and is_inside(entry):
+                    found.append(path)
+    return sorted(found)
+
+
+def run_glob(pattern):
+    """The files of the workspace that match the pattern, sorted, one a line."""
+    try:
+        parts = pattern.split("/")
+        plain = list(takewhile(lambda part: not set(part) & set("*?["), parts[:-1]))
+        base = safe_path("/".join([*plain, ""]))
+        rest = [part for part in parts[len(plain) :] if part]
+        rest += ["*"] * (rest[-1:] == ["**"])
+        found = find_files(base, glob_regex(rest).fullmatch)
+        folder = os.path.relpath(base, WORKDIR.resolve())
+    except Exception as error:
+        return f"Error: {error}"
+    shown = [os.path.normpath(f"{folder}/{path}") for path in found[:GLOB_LIMIT]]
+    if len(found) > GLOB_LIMIT:
+        shown.append(f"... ({len(found):,} files match, {GLOB_LIMIT} are shown)")
+    text = "\n".join(shown) or f"No file matches {pattern}"
+    return os.fsencode(text).decode("utf-8", "replace")
+
+
+CURRENT_TODOS = []
+MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
+
+
+def _normalize_todos(todos):
+    """The todos as clean dicts and None, or None and what is wrong with them."""
+    for parse in (json.loads, ast.literal_eval):
+        with suppress(Exception):
+            todos = parse(todos) if isinstance(todos, str) else todos
+    if not isinstance(todos, list):
+        return None, "Error: todos must be a list, or text that holds one"
+    if len(todos) > MAX_TODOS:
+        return None, f"Error: todos[{MAX_TODOS}] is one too many; at most {MAX_TODOS}"
+    clean = []
+    for index, todo in enumerate(todos):
+        content, status = (todo.get("content"), todo.get("status")) if isinstance(
+            todo, dict) else (None, None)
+        if not isinstance(content, str) or not content.strip():
+            return None, f"Error: todos[{index}] needs a content that is not empty text"
+        if status not in list(MARKS):
+            return None, f"Error: todos[{index}] needs a status: {', '.join(MARKS)}"
+        if status == "in_progress" and status in [item["status"] for item in clean]:
+            return None, f"Error: todos[{index}] is a second in_progress; one at a time"
+        clean.append({"content": content.strip(), "status": status})
+    return clean, None
+
+
+def run_todo_write(todos):
+    """Replaces the whole list of tasks and shows it; a bad list leaves the old one."""
+    global CURRENT_TODOS
+    todos, error = _normalize_todos(todos)
+    if error:
+        return error
+    CURRENT_TODOS = todos
+    for todo in todos:
+        show(f"{MARKS[todo['status']]} {todo['content']}", "36")
+    done = sum(todo["status"] == "completed" for todo in todos)
+    show(f"{done}/{len(todos)} done", "36")
+    return f"Updated {len(todos)} tasks"
+
+
+def made_a_plan(calls, results):
+    """Whether one of the calls was a todo_write that worked."""
+    return any(call.name == "todo_write" and result["content"].startswith("Updated")
+               for call, result in zip(calls, results))
+
+
+def wants_reminder(silent):
+    """Whether it is time to remind, after so many replies without a todo_write."""
+    todo = [item for item in CURRENT_TODOS if item["status"] != "completed"]
+    return silent > 0 and silent % REMIND_AFTER == 0 and (todo or not CURRENT_TODOS)
+
+
+TOOLS = [
+    {"name": "bash",
+     "description": "Run a command in bash, in the workspace, with empty input. "
+     "What it prints comes back in order; what it leaves in the background is ended.",
+     "input_schema": {"type": "object", "required": ["command"], "properties": {
+         "command": {"type": "string"}}}},
+    {"name": "read_file", "description": "Read a text file, or its first lines.",
+     "input_schema": {"type": "object", "required": ["path"], "properties": {
+         "path": {"type": "string"}, "limit": {"type": "integer"}}}},
+    {"name": "write_file", "description": "Write a whole text file and its folders.",
+     "input_schema": {"type": "object", "required": ["path", "content"], "properties": {
+         "path": {"type": "string"}, "content": {"type": "string"}}}},
+    {"name": "edit_file", "description": "Replace the first place of a text in a file.",
+     "input_schema": {"type": "object", "required": ["path", "old_text", "new_text"],
+                      "properties": {"path": {"type": "string"},
+                                     "old_text": {"type": "string"},
+                                     "new_text": {"type": "string"}}}},
+    {"name": "glob", "description": "List the files that match, such as **/*.py.",
+     "input_schema": {"type": "object", "required": ["pattern"], "properties": {
+         "pattern": {"type": "string"}}}},
+    {"name": "todo_write",
+     "description": "Replace the task list of this session; send every task each time.",
+     "input_schema": {"type": "object", "required": ["todos"], "properties": {
+         "todos": {"type": "array", "items": {
+             "type": "object", "required": ["content", "status"], "properties": {
+                 "content": {"type": "string"},
+                 "status": {"type": "string", "enum": list(MARKS)}}}}}}},
+]
+
+TOOL_HANDLERS = {
+    "bash": run_bash,
+    "read_file": run_read,
+    "write_file": run_write,
+    "edit_file": run_edit,
+    "glob": run_glob,
+    "todo_write": run_todo_write,
+}
+
+GRANTED = set()  # the paths outside the workspace that the user said yes to
+# An entry is a program and then what its arguments hold; * and ? as in file names.
+DENY_LIST = [
+    "sudo", "doas", "su", "shutdown", "reboot", "halt", "poweroff", "mkfs*", "rm /",
+    "rm //*", "rm /.*", "rm /[*]*", "rm --no-preserve-root", "dd of=/dev/[!n]*",
+    "> /dev/sd*", "> /dev/[hvx]d*", "> /dev/nvme*", "> /dev/disk*",
+]
+ASK_LIST = [
+    "unreadable", "rm", "rmdir", "unlink", "shred", "truncate", "dd", "wipefs",
+    "* -delete", "-delete", "find -fprint*", "git clean -*f*", "git reset --hard",
+    "git reset --merge", "git restore", "git rm", "git checkout --", "git checkout .",
+    "git checkout -f*", "git checkout head*", "git checkout *.[a-z]*", "git switch -f",
+    "git switch --disc*", "git stash drop", "git stash clear", "git branch -d",
+    "git tag -d", "git push -[fd]", "git push --force*", "git push --delete",
+    "git push --mirror", "git push +*", "git push :*", "git filter-*",
+    "git reflog expire", "git reflog delete", "git gc --prune*", "git worktree remove",
+    "git update-ref -d", "git -c alias*", "chmod *777", "chmod 000", "chmod -r",
+    "chown", "kill", "pkill", "killall", "crontab -r", "userdel", "tar --remove-files",
+    "rsync --del*", "rsync --remove*", "cp /dev/null", "mv /dev/null", "cat /dev/null",
+    "sed -i* /etc/*", "*awk *system(*", "eval", "trap", "ssh", "curl delete",
+    "docker rm", "docker rmi", "docker *prune", "docker down", "kubectl delete",
+    "terraform destroy", "apt* remove", "apt* purge", "pip* uninstall",
+]
+WRITERS = ">", "tee", "touch", "mkdir", "mv", "cp", "ln", "install", "rsync"
+SCRATCH = re.compile(r"/tmp/|/dev/(null|stdout|stderr|tty|fd/\d+)$")
+KEYWORDS = "if then elif else while until do ! { ) time coproc".split()
+WRAPPERS = ("> < env command builtin exec nohup nice timeout xargs stdbuf setsid watch "
+            "ionice parallel busybox flock chroot strace script").split()
+INLINE_FLAGS = {"python": "c", "pypy": "c", "bash": "c", "sh": "c", "dash": "c",
+                "zsh": "c", "ksh": "c", "perl": "eE", "ruby": "e", "node": "ep"}
+
+
+def split_line(line):
+    """The simple commands of a shell line as lists of words.
+
+    A redirect is a command of its own: [">", FILE]. ["unreadable"] stands for what only
+    the shell can know, such as the output of a substitution.
+    """
+    line = re.sub(r"\$\(\([^()`]*\)\)", "0", line.replace("\\\n", ""))
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|()<>\n")
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
+    live = re.sub(r"""\\.|'[^']*'|("(?:\\.|[^"\\])*")""", r"'\1", line)
+    commands = [[]]
+    if re.search(r"`|\$\(|[<>]\(|\$'|(?<!<)<<(?!<)", live):
+        commands.insert(0, ["unreadable"])
+    try:
+        for token in lexer:
+            if token[:1] not in tuple(";&|()<>\n"):
+                commands[-1].append(token)
+            elif token == ">" and commands[-1] in ([], [":"], ["true"]):
+                commands.append(["truncate"])
+            else:
+                operator = [mark for mark in (">", "<", ")") if mark in token][:1]
+                commands.append(operator)
+            if token in ("-exec", "-execdir", "-ok", "-okdir"):
+                commands.append([])
+    except ValueError:  # an unclosed quote
+        commands.append(["unreadable"])
+    return commands
+
+
+def commands_in(line):
+    """Every command a line can start, also behind env, xargs and the like."""
+    for words in split_line(line) if isinstance(line, str) else []:
+        while words and (words[0] in KEYWORDS or re.match(r"\w+\+?=", words[0])):
+            words = words[1:]
+        if not words:
+            continue
+        first = os.path.basename(words[0]) if words[1:2] != ["-v"] else ""
+        for at, word in enumerate(words if first in WRAPPERS else words[:1]):
+            known = at > 1 or not re.search(r"\$" if at else r"[$*?{]|\w\[", word)
+            name = os.path.basename(word).lower() if known else "unreadable"
+            yield [name, *words[at + 1 :]]
+
+
+def matches(entry, command):
+    """Whether a command is of the entry's program and has every argument it names."""
+    program, *parts = entry.split()
+    return fnmatchcase(command[0], program) and all(
+        any(fnmatchcase(arg.lower(), part) for arg in command[1:]) for part in parts)
+
+
+def runs_inline_code(command):
+    """Whether an interpreter takes its program from its arguments or its input."""
+    flags = INLINE_FLAGS.get(command[0].rstrip("0123456789."))
+    options = list(takewhile(lambda arg: arg != "-m" and "." not in arg, command[1:]))
+    if flags and options == command[1:] and not any(arg[:1] != "-" for arg in options):
+        return not {"--version", "-V", "-v", "--help", "-h"} & set(options)
+    inline = re.compile(f"-[a-zA-Z]*[{flags}]|--eval|--print")
+    return bool(flags) and any(map(inline.match, options))
+
+
+def is_outside(p):
+    """Whether a path leads out of the workspace; what is no path does not."""
+    with suppress(OSError, ValueError, TypeError, RuntimeError):
+        path = (WORKDIR / os.path.expanduser(p)).resolve()
+        return not path.is_relative_to(WORKDIR.resolve())
+    return False
+
+
+def destroys(command):
+    """Whether a command may destroy something or cannot be read."""
+    listed = any(matches(entry, command) for entry in ASK_LIST)
+    return listed or runs_inline_code(command)
+
+
+def writes_outside(command):
+    """Whether a command may write outside the workspace."""
+    first = -1 if command[0] in ("cp", "ln", "install", "rsync") else 1
+    return command[0] in WRITERS and any(
+        ("$" in arg or is_outside(arg)) and not SCRATCH.match(arg)
+        for arg in command[first:])
+
+
+def check_deny_list(command):
+    """Why a command must never run, or None."""
+    for entry in DENY_LIST:
+        if any(matches(entry, part) for part in commands_in(command)):
+            return f"Blocked: '{entry}' is on the deny list"
+    return None
+
+
+PERMISSION_RULES = [
+    {"tools": ["read_file", "write_file", "edit_file"],
+     "check": lambda args: is_outside(args.get("path")),
+     "message": "Access outside workspace"},
+    {"tools": ["bash"],
+     "check": lambda args: any(map(destroys, commands_in(args.get("command")))),
+     "message": "Potentially destructive command"},
+    {"tools": ["bash"],
+     "check": lambda args: any(map(writes_outside, commands_in(args.get("command")))),
+     "message": "Writing outside workspace"},
+]
+
+
+def check_rules(tool_name, args):
+    """The message of the first rule that wants the user asked, or None."""
+    for rule in PERMISSION_RULES:
+        if tool_name in rule["tools"] and rule["check"](args):
+            return rule["message"]
+    return None
+
+
+def ask_user(tool_name, args, reason):
+    """The user's answer, "allow" or "deny"; anything but y or yes denies."""
+    show(f"{reason}: {tool_name} {args}", "33")
+    try:
+        answer = input("   Allow? [y/N] ").strip().lower()
+    except (EOFError, KeyboardInterrupt):
+        answer = ""
+    if not sys.stdin.isatty() or not answer:
+        show(answer)
+    return "allow" if answer in ("y", "yes") else "deny"
+
+
+def check_permission(block):
+    """Whether a call may run: the deny list, then the rules, then the user."""
+    args = block.input if isinstance(block.input, dict) else {}
+    blocked = check_deny_list(args.get("command")) if block.name == "bash" else None
+    reason = blocked or check_rules(block.name, args)
+    if blocked or (reason and ask_user(block.name, args, reason) == "deny"):
+        show(f"[denied: {reason}]", "31")
+        return False
+    if reason and block.name != "bash":
+        GRANTED.add((WORKDIR / os.path.expanduser(args["path"])).resolve())
+    return True
+
+
+HOOKS = {"UserPromptSubmit": [], "PreToolUse": [], "PostToolUse": [], "Stop": []}
+
+
+def register_hook(event, callback):
+    """Adds a callback to an event; ValueError when there is no such event."""
+    if event not in HOOKS:
+        raise ValueError(f"Unknown event: {event}. The events are: {', '.join(HOOKS)}")
+    HOOKS[event].append(callback)
+
+
+def trigger_hooks(event, *args):
+    """The first text that a hook of the event returns, or None when none has one."""
+    for callback in HOOKS[event]:
+        try:
+            answer = callback(*args) or None
+            if not isinstance(answer, (str, type(None))):
+                raise TypeError(f"it returned {answer!r}, not text or None")
+        except Exception as error:
+            name = getattr(callback, "__name__", repr(callback))
+            answer = f"Error: the {event} hook {name} failed: {error}"
+            show(f"[{answer}]", "31")
+            if event != "PreToolUse":  # only a broken gate stays shut
+                continue
+        if answer:
+            return answer
+    return None
+
+
+def context_inject_hook(query):
+    """What the model should know beside the request: the files that are there."""
+    names = sorted(os.listdir(WORKDIR))
+    return f"<context>Files here: {', '.join(names[:20]) or 'none'}</context>"
+
+
+def permission_hook(block):
+    """The text that blocks a call which may not run."""
+    return None if check_permission(block) else DENIED
+
+
+def log_hook(block):
+    """Leaves a line for every call that may run."""
+    show(f"[hook] {time.strftime('%H:%M:%S')} runs {block.name}", "36")
+
+
+def large_output_hook(block, output):
+    """Head and tail of an output that would crowd the history."""
+    if len(output) <= LARGE_OUTPUT:
+        return None
+    show(f"[hook] {block.name} gave {len(output):,} characters", "36")
+    return clip(output, LARGE_OUTPUT)
+
+
+def summary_hook(messages):
+    """Leaves a line that says how many calls this conversation holds."""
+    sent = [as_blocks(m["content"]) for m in messages if m["role"] == "user"]
+    count = sum(block["type"] == "tool_result" for blocks in sent for block in blocks)
+    show(f"[hook] {count} tool calls so far", "36")
+
+
+register_hook("UserPromptSubmit", context_inject_hook)
+register_hook("PreToolUse", permission_hook)
+register_hook("PreToolUse", log_hook)
+register_hook("PostToolUse", large_output_hook)
+register_hook("Stop", summary_hook)
+
+
+def show(text, style="", end="\n"):
+    """Prints with control characters made visible, styled where the terminal can."""
+    shown = (c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+    text = "".join(shown)
+    if style and sys.stdout.isatty() and not os.getenv("NO_COLOR"):
+        text = f"\033[{style}m{text}\033[0m"
+    print(text, end=end, flush=True)
+
+
+def show_status(turn, text, end="\n"):
+    """Leaves a dim line on a terminal, nothing elsewhere."""
+    if sys.stdout.isatty():
+        show(f"turn {turn}: {text}".ljust(40), "2", end)
+
+
+def as_blocks(content):
+    """A message's content as a list of blocks."""
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def call_model(messages, turn):
+    """The model's reply; a failed call is an empty reply whose stop_reason says why."""
+    while [message["role"] for message in messages[-2:]] == ["user", "user"]:
+        first, second = (as_blocks(message["content"]) for message in messages[-2:])
+        messages[-2:] = [{"role": "user", "content": first + second}]
+    show_status(turn, "waiting for the model", end="\r")
+    try:
+        reply = client.messages.create(
+            model=MODEL, system=SYSTEM, messages=messages, tools=TOOLS,
+            max_tokens=MAX_TOKENS, cache_control={"type": "ephemeral"})
+    except Exception as error:
+        reason = getattr(error, "status_code", type(error).__name__)
+        detail = getattr(error, "api_message", None) or error
+        return SimpleNamespace(content=[], stop_reason=reason, detail=detail)
+    new, stored, cached, out = (
+        getattr(getattr(reply, "usage", None), f"{kind}_tokens", None) or 0
+        for kind in ("input", "cache_creation_input", "cache_read_input", "output"))
+    show_status(turn, f"{new + stored + cached:,} tokens in ({cached:,} cached), "
+                f"{out:,} out, {reply.stop_reason}")
+    return reply
+
+
+def sendable(content):
+    """The blocks to send back: as they came, but for those the API would refuse."""
+    blocks = [block for block in content if block.type != "text" or block.text.strip()]
+    blocks.sort(key=lambda block: block.type == "tool_use")  # nothing may follow a call
+    return [block if block.type != "tool_use" or isinstance(block.input, dict) else
+            {"type": "tool_use", "id": block.id, "name": block.name, "input": {}}
+            for block in blocks]
+
+
+def add_reply(messages, content):
+    """Adds the reply to the history and gives back its calls and their results.
+
+    Each call is answered before it runs: the history is valid whenever the turn ends.
+    """
+    calls = [block for block in content if block.type == "tool_use"]
+    results = [{"type": "tool_result", "tool_use_id": call.id, "content": NOT_RUN}
+               for call in calls]
+    sides = (("assistant", sendable(content)), ("user", results))
+    messages += [{"role": role, "content": blocks} for role, blocks in sides if blocks]
+    return calls, results
+
+
+def run_tool(call):
+    """The call's output as text that is never empty; a failure starts with Error."""
+    try:
+        handler = TOOL_HANDLERS.get(call.name)
+        if handler is None:
+            return f"Unknown: {call.name}. The tools are: {', '.join(TOOL_HANDLERS)}"
+        blocked = trigger_hooks("PreToolUse", call)
+        if blocked:
+            return blocked
+        output = handler(**call.input)
+    except Exception as error:
+        output = f"Error: {type(error).__name__}: {error}"
+    if output is None:
+        output = "Error: the tool gave no result"
+    output = str(output).encode("utf-8", "replace").decode() or "(no output)"
+    return trigger_hooks("PostToolUse", call, output) or output
+
+
+def run_calls(calls, results, denied):
+    """Runs the calls in order; False when one comes back that was denied before."""
+    for call, result in zip(calls, results):
+        show(f"> {call.name} {call.input}", "33")
+        if (call.name, call.input) in denied:
+            result["content"] = DENIED
+            show("[stopped: the model repeats a denied call; type another way]", "33")
+            return False
+        result["content"] = INTERRUPTED
+        result["content"] = run_tool(call)
+        denied += [(call.name, call.input)] * (result["content"] == DENIED)
+        show(clip(result["content"], 400), "2")
+    return True
+
+
+def say_stop(reply):
+    """Names every stop but a plain end_turn, and what to do next."""
+    reason, detail = reply.stop_reason, str(getattr(reply, "detail", ""))[:200]
+    if reason == "end_turn" and reply.content:
+        return
+    note = STOP_NOTES.get(reason, "type 'go on' to continue")
+    if reason in TAKEN_BACK:
+        note = "that request was taken out of the history; type another"
+    show(f"[stopped: {' '.join(f'{reason} {detail}'.split())}; {note}]", "33")
+
+
+def agent_loop(messages):
+    """Lets the model act on the last user message until it asks for no more tools."""
+    before, denied, continues, silent = messages[:-1], [], 0, 0
+    try:
+        for turn in range(1, MAX_TURNS + 1):
+            reply = call_model(messages, turn)
+            for block in reply.content:
+                if block.type == "text":
+                    show(block.text)
+            calls, results = add_reply(messages, reply.content)
+            if reply.stop_reason != "tool_use" or not calls:
+                say_stop(reply)
+                if reply.stop_reason in TAKEN_BACK:
+                    messages[:] = before
+                    return
+                more = trigger_hooks("Stop", messages) if reply.content else None
+                if not more:
+                    return
+                if continues == MAX_CONTINUES:
+                    return show("[stopped: a Stop hook never had enough]", "33")
+                continues += 1
+                messages.append({"role": "user", "content": more})
+                continue
+            if not run_calls(calls, results, denied):
+                return
+            silent = 0 if made_a_plan(calls, results) else silent + 1
+            if wants_reminder(silent):
+                results.append({"type": "text", "text": REMINDER})
+        show(f"[stopped: {MAX_TURNS} turns and not done; type 'go on' for more]", "33")
+    except KeyboardInterrupt:
+        show("\n[interrupted: finished results are kept; type what to do next]", "33")
+
+
+def read_line():
+    """The next line typed, q at the end of input; Ctrl-C clears a half-typed line."""
+    while True:
+        try:
+            line = input(f"{STAGE} >> ").strip()
+            if not sys.stdin.isatty():
+                show(line)
+            return line
+        except EOFError:
+            print()
+            return "q"
+        except KeyboardInterrupt:
+            print()
+            if not (readline and readline.get_line_buffer()):
+                return "q"
+
+
+def check_setup():
+    """Leaves with one line that says what to do when the model cannot be called."""
+    keys = ("api_key", "auth_token", "custom_auth")
+    no_key = all(getattr(client, name, "") is None for name in keys)
+    missing = ["ANTHROPIC_API_KEY"] * no_key + ["MODEL_ID"] * (not MODEL)
+    if client_error or missing:
+        problem = client_error or f"{' and '.join(missing)} not set"
+        print(f"{problem}: fill in {ENV_FILE} (start from .env.example), "
+              f"or run without a key: ./workshop run {STAGE}", file=sys.stderr)
+        sys.exit(2)
+
+
+def main():
+    """Reads requests and hands each to the loop, until q, exit or the end of input."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        with suppress(AttributeError):  # a stand-in stream may have no encoding
+            stream.reconfigure(errors="replace")
+    check_setup()
+    show(f"{STAGE}: {MODEL} works in {WORKDIR}. Type a request, or q to leave.")
+    messages = []
+    while (line := read_line()).lower() not in ("q", "exit"):
+        if line:
+            context = trigger_hooks("UserPromptSubmit", line)
+            line = f"{line}\n\n{context}" if context else line
+            messages.append({"role": "user", "content": line})
+            with suppress(KeyboardInterrupt):  # a second one while handling it
+                agent_loop(messages)
+
+
+if __name__ == "__main__":
+    with suppress(KeyboardInterrupt):
+        main()
