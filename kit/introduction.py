@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kit import direct
-from kit.scripting import GROUPS, Script, scripts
+from kit.scripting import GROUPS, READ_AT_MOST, Script, scripts
 
 WIDTH = 78
 COMMANDS_SHOWN = 12
@@ -34,7 +34,7 @@ def introduce(
         has, tools: as for ``listing``.
         missing: a script that fits the words, but whose tools are not there.
     """
-    words = " ".join(words.split())
+    words = " ".join(words[:READ_AT_MOST].split())
     shown = words if len(words) <= 40 else f"{words[:40]}..."
     why = f'I have no script for "{shown}".' if words else ""
     if missing:

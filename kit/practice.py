@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from kit import direct
-from kit.conversation import Round, count_turns, messages_of, prompts, rounds_after
+from kit.conversation import (
+    Message,
+    Round,
+    count_turns,
+    messages_of,
+    prompts,
+    rounds_after,
+)
 from kit.introduction import introduce, listing
 from kit.scripting import (
     Scene,
@@ -70,7 +77,7 @@ def reply_to(body: Json) -> Json:
     return _cut(reply, body.get("stop_sequences"), body.get("max_tokens"))
 
 
-def _read(body: Json, messages: list[Json]) -> Request:
+def _read(body: Json, messages: list[Message]) -> Request:
     """Find the last words typed, and the words before them that they resume."""
     tools = body.get("tools") if isinstance(body.get("tools"), list) else []
     choice = body.get("tool_choice")
@@ -87,7 +94,7 @@ def _read(body: Json, messages: list[Json]) -> Request:
         resumed = False
     rounds = rounds_after(messages, at)
     resumed_at = count_turns(messages, at, last[0]) if resumed else -1
-    before, same, _ = next(found, (-1, "", ""))
+    before, same, _ = next(found, (-1, "", "")) if not rounds else (-1, "", "")
     repeated = same == words and not count_turns(messages, before, at)
     return Request(
         tools=tools,
@@ -95,13 +102,13 @@ def _read(body: Json, messages: list[Json]) -> Request:
         context=context,
         rounds=rounds,
         resumed_at=resumed_at,
-        tried_before=resumed_at == len(rounds) or (repeated and not rounds),
+        tried_before=resumed_at == len(rounds) or repeated,
     )
 
 
 def _resumes(words: str, tools: list[Json]) -> bool:
     """Whether the words only ask to go on with what came before."""
-    if len(words.split()) > 4 or direct.parse(words, tools):
+    if len(words) > 40 or len(words.split()) > 4 or direct.parse(words, tools):
         return False
     script, _ = choose(words, lambda name: True)
     return script is not None and script.name == "go_on"
@@ -124,7 +131,7 @@ def _direct_step(request: Request) -> Step | None:
 
 
 def _answer_to(name: str, last: Round) -> Step:
-    calls = last.calls()
+    calls = last.calls
     if not calls:
         return {"text": "That command is done. Type the next one."}
     if calls[0].outcome == "denied":
@@ -161,7 +168,7 @@ def _list(request: Request, titles: bool = False) -> str:
 
 def _without_a_step(request: Request) -> str:
     """What a script says when a round ended as it does not expect."""
-    calls = request.rounds[-1].calls() if request.rounds else []
+    calls = request.rounds[-1].calls if request.rounds else []
     for call in calls:
         if call.outcome == "denied":
             return (
@@ -178,7 +185,7 @@ def _without_a_step(request: Request) -> str:
     return "That script is at its end. Type something else, or: help"
 
 
-def _assemble(step: Step, request: Request, messages: list[Json]) -> Json:
+def _assemble(step: Step, request: Request, messages: list[Message]) -> Json:
     """The reply of a step, its ids and signature made from the place it has."""
     place = len(messages)
     content = _blocks(step, request, place, _ids(messages))
@@ -213,10 +220,9 @@ def _blocks(step: Step, request: Request, place: int, taken: set[str]) -> list[J
     return content
 
 
-def _ids(messages: list[Json]) -> set[str]:
-    contents = [m.get("content") for m in messages if m.get("role") == "assistant"]
-    blocks = [b for content in contents if isinstance(content, list) for b in content]
-    return {str(b.get("id")) for b in blocks if isinstance(b, dict)}
+def _ids(messages: list[Message]) -> set[str]:
+    replies = [message.blocks for message in messages if message.role == "assistant"]
+    return {str(block.get("id")) for blocks in replies for block in blocks}
 
 
 def _cut(reply: Json, sequences: Any, max_tokens: Any) -> Json:

@@ -31,6 +31,14 @@ QUESTION = re.compile(
 )
 # <file> is a relative file name without "..", <file:py> one with that ending.
 FILE_MARK = re.compile(r"<file(?::(\w+))?>")
+QUOTES = {
+    '"': '"',
+    "'": "'",
+    "\u201c": "\u201d",
+    "\u2018": "\u2019",
+    "\u300c": "\u300d",
+}
+QUOTED = "|".join(f"{start}([^{end}]+){end}" for start, end in QUOTES.items())
 SLOT = re.compile(r"\{([a-z_]+)(?:\|([a-z]+))?\}")
 
 Step = dict[str, Any]
@@ -67,7 +75,7 @@ class Scene:
 
 def normalize(text: str) -> str:
     """Lower-case words with single spaces; other scripts apart from ASCII words."""
-    folded = unicodedata.normalize("NFKC", text[:READ_AT_MOST]).lower()
+    folded = unicodedata.normalize("NFKC", text).lower()
     tokens = TOKEN.findall(folded.replace("\u2019", "'"))
     stripped = (token.rstrip(".'-").lstrip("'-") for token in tokens)
     return " ".join(t for t in stripped if any(c.isalnum() or c == "*" for c in t))
@@ -111,20 +119,25 @@ def choose(words: str, tools: Callable[[str], bool]) -> tuple[Script | None, boo
     The rule with the most terms wins, then priority, then the longest words found. A
     script whose tools are missing is returned only when no other one fits.
     """
+    missing: Script | None = None
+    for script in ranked(words[:READ_AT_MOST]):
+        if all(map(tools, script.needs)):
+            return script, True
+        missing = missing or script
+    return missing, False
+
+
+@lru_cache(maxsize=256)
+def ranked(words: str) -> tuple[Script, ...]:
+    """The scripts that fit the words, the best one first."""
     text = normalize(words)
     if QUESTION.match(text):
-        return None, False
-    best: tuple[tuple[int, int, int], Script] | None = None
-    missing: Script | None = None
-    for script in scripts():
-        score = _score(script, text)
-        if score is None:
-            continue
-        if not all(map(tools, script.needs)):
-            missing = missing or script
-        elif best is None or score > best[0]:
-            best = (score, script)
-    return (best[1], True) if best else (missing, False)
+        return ()
+    scored = [(_score(script, text), script) for script in scripts()]
+    fitting = [(score, script) for score, script in scored if score]
+    return tuple(
+        script for _, script in sorted(fitting, key=lambda f: f[0], reverse=True)
+    )
 
 
 def values_of(script: Script, words: str) -> dict[str, str]:
@@ -134,8 +147,8 @@ def values_of(script: Script, words: str) -> dict[str, str]:
     for name, choices in script.variables.items():
         for pattern, value in choices:
             if match := pattern.search(words):
-                own = "\\" in value  # the learner's words may hold braces themselves
-                values[name] = match.expand(value) if own else fill(value, values, {})
+                own = match.group(match.lastindex or 0)
+                values[name] = own if value == "=" else fill(value, values, {})
                 break
     return values
 
@@ -148,7 +161,7 @@ def play(script: Script, scene: Scene) -> Step | None:
     """
     place, played, times = 0, -1, 0
     for number in range(len(scene.rounds) + 1):
-        outcome = scene.rounds[number - 1].outcome() if number else "ok"
+        outcome = scene.rounds[number - 1].outcome if number else "ok"
         found = _next(script.steps, place, outcome, scene)
         if found is None and number == scene.resumed_at and outcome == "error":
             found = played  # the learner said: once more
@@ -230,13 +243,14 @@ def _term(term: str) -> re.Pattern[str]:
 
 
 def _finder(pattern: str) -> re.Pattern[str]:
-    """A pattern of ``vars``, with the ``<file>`` marks written out."""
+    """A pattern of ``vars``, its ``<file>`` and ``<quoted>`` marks written out."""
 
     def name(match: re.Match[str]) -> str:
         ending = match.group(1) or "[a-z][a-z0-9]*"
         return rf"(?<![\w./~-])(\w[\w-]*(?:[./][\w-]+)*\.{ending})(?![\w/])"
 
-    return re.compile(FILE_MARK.sub(name, pattern), re.IGNORECASE | re.ASCII)
+    written = FILE_MARK.sub(name, pattern).replace("<quoted>", f"(?:{QUOTED})")
+    return re.compile(written, re.IGNORECASE | re.ASCII)
 
 
 def _score(script: Script, text: str) -> tuple[int, int, int] | None:
@@ -256,7 +270,8 @@ def _next(steps: Sequence[Step], place: int, outcome: str, scene: Scene) -> int 
         after = steps[index].get("after", "ok")
         if after not in (outcome, "any"):
             continue
-        if all(_holds(c, scene) for c in steps[index].get("when", ())):
+        conditions = steps[index].get("when")
+        if not conditions or all(_holds(each, scene) for each in conditions):
             return index
     return None
 
@@ -281,7 +296,7 @@ def _holds(condition: str, scene: Scene) -> bool:
 def _remember(step: Step, done: Round, scene: Scene) -> None:
     """Keep the results of a round under the names of the step's calls."""
     scene.reminded = scene.reminded or done.reminded
-    for planned, made in zip(step.get("calls", ()), done.calls(), strict=False):
+    for planned, made in zip(step.get("calls", ()), done.calls, strict=False):
         label = planned[2] if len(planned) > 2 else planned[0]
         scene.results[label] = made.result
         scene.outcomes[label] = made.outcome
