@@ -245,3 +245,10 @@ def test_a_file_without_the_needed_fields_is_named_by_the_loader(tmp_path):
     path.write_text('{"title": "no words"}')
     with pytest.raises(KeyError, match="words"):
         scripting.load(path)
+
+
+def test_a_big_output_is_reported_with_what_became_of_its_end(tmp_path):
+    harness = Harness(tmp_path, "s01")
+    assert harness.say("a big output").endswith("is among them: the end was kept.")
+    harness._bash = lambda command: "1\n2\n3"
+    assert "is not among them" in harness.say("a big output")
