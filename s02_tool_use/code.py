@@ -392,13 +392,21 @@ def run_tool(call):
     return str(output).encode("utf-8", "replace").decode() or "(no output)"
 
 
+def preview(output):
+    """A few lines of a result for the eye; the model gets all of it."""
+    lines = clip(output, 1000).splitlines()
+    if len(lines) > 9:
+        lines[5:-3] = [f"[... {len(lines) - 8} lines not shown ...]"]
+    return "\n".join(lines)
+
+
 def run_calls(calls, results):
     """Runs the calls in order and puts each output into its result."""
     for call, result in zip(calls, results):
         show(f"> {call.name} {call.input}", "33")
         result["content"] = INTERRUPTED
         result["content"] = run_tool(call)
-        show(clip(result["content"], 400), "2")
+        show(preview(result["content"]), "2")
 
 
 def say_stop(reply):

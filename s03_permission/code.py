@@ -432,9 +432,10 @@ def writes_outside(command):
 
 def check_deny_list(command):
     """Why a command must never run, or None."""
-    for entry in DENY_LIST:
-        if any(matches(entry, part) for part in commands_in(command)):
-            return f"Blocked: '{entry}' is on the deny list"
+    for part in commands_in(command):
+        for entry in DENY_LIST:
+            if matches(entry, part):
+                return f"Blocked: '{entry}' is on the deny list"
     return None
 
 
@@ -562,6 +563,14 @@ def run_tool(call):
     return str(output).encode("utf-8", "replace").decode() or "(no output)"
 
 
+def preview(output):
+    """A few lines of a result for the eye; the model gets all of it."""
+    lines = clip(output, 1000).splitlines()
+    if len(lines) > 9:
+        lines[5:-3] = [f"[... {len(lines) - 8} lines not shown ...]"]
+    return "\n".join(lines)
+
+
 def run_calls(calls, results, denied):
     """Runs the calls in order; False when one comes back that was denied before."""
     for call, result in zip(calls, results):
@@ -573,7 +582,7 @@ def run_calls(calls, results, denied):
         result["content"] = INTERRUPTED
         result["content"] = run_tool(call)
         denied += [(call.name, call.input)] * (result["content"] == DENIED)
-        show(clip(result["content"], 400), "2")
+        show(preview(result["content"]), "2")
     return True
 
 
