@@ -22,6 +22,7 @@ REQUIREMENTS = os.path.join(ROOT, "requirements.txt")
 
 # What a half-built or half-cleared .venv may hold: only such a folder is ever cleared.
 VENV_PARTS = {"bin", "include", "lib", "lib64", "share", "pyvenv.cfg", ".gitignore"}
+NO_VENV = "ensurepip is not available|No module named '?(ensurepip|venv)"
 NO_NETWORK = "connection broken|TimeoutError|ProxyError|from versions: none"
 
 
@@ -150,7 +151,7 @@ def build(lock: IO[str]) -> None:
     # Started from inside a virtual environment, build from the Python beneath it.
     python = getattr(sys, "_base_executable", None) or sys.executable
     code, output = _run([python, "-m", "venv", "--clear", VENV], lock)
-    if re.search("ensurepip is not available|No module named '?(ensurepip|venv)", output):
+    if re.search(NO_VENV, output):
         raise Problem(
             "this Python cannot build virtual environments: its venv or ensurepip "
             "module is missing. On Debian and Ubuntu, `sudo apt install "
@@ -230,17 +231,18 @@ def _run(
     )
     assert child.stdout is not None
     lines = []
-    try:
-        for line in child.stdout:
-            lines.append(line)
-            if seen:
-                seen(line)
-        return child.wait(), "".join(lines)
-    except KeyboardInterrupt:
-        # Ctrl-C reached the child too: let it end, whatever else is pressed.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        child.communicate()
-        raise
+    with child:
+        try:
+            for line in child.stdout:
+                lines.append(line)
+                if seen:
+                    seen(line)
+        except KeyboardInterrupt:
+            # Ctrl-C reached the child too: let it end, whatever else is pressed.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            child.communicate()
+            raise
+    return child.returncode, "".join(lines)
 
 
 def _explain(output: str) -> str:

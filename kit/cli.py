@@ -132,7 +132,7 @@ def do_test(arguments: argparse.Namespace) -> int:
     shown = [os.path.relpath(target, ROOT) for target in targets]
     print("pytest", *shown, *words, flush=True)
     os.chdir(ROOT)
-    os.execv(sys.executable, [sys.executable, "-m", "pytest", *targets, *words])
+    os.execv(sys.executable, [sys.executable, "-m", "pytest", "-q", *targets, *words])
 
 
 def stage_tests(stage: str) -> list[str]:
@@ -216,20 +216,22 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
 
 def main(words: list[str]) -> int:
     """Do what the words say: the exit code, 2 when they cannot be followed."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # None: closed by the caller
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # None when it was closed before
+        if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        arguments = parse(words)
-        code = COMMANDS[arguments.command](arguments)
-        sys.stdout.flush()
-        return code
+        try:
+            arguments = parse(words)
+            return COMMANDS[arguments.command](arguments)
+        finally:
+            sys.stdout.flush()
     except (Usage, run.NotReady) as problem:
         print(problem, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader of our output left. Nothing more to say, nor at exit.
+        # Whoever read our output left: nothing more to say, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shutil
@@ -222,6 +223,7 @@ CHECKS: list[Callable[[], Check]] = [
 
 def report(as_json: bool = False) -> int:
     """Print every finding as it is made: 0 when all are ok, else 1."""
+    logging.getLogger("dotenv").setLevel(logging.ERROR)  # check_env_file says it
     found = []
     for check in CHECKS:
         found.append(check())

@@ -5,6 +5,7 @@ import os
 import socket
 
 import pytest
+from learner import learner_copy
 
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 UNWANTED = {"MODEL_ID", "NO_COLOR", "PYTHON_DOTENV_DISABLED"}
@@ -72,3 +73,11 @@ def only_loopback(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     yield
     assert not refused, f"the test tried to reach {refused}; only 127.0.0.1 is allowed"
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A learner's copy of the workshop (learner.Tree), its processes ended with it."""
+    copy = learner_copy(tmp_path)
+    yield copy
+    copy.end_processes()
