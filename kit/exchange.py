@@ -44,6 +44,11 @@ def status_problem(status: int, message: str) -> Problem:
     return {"status": status, "type": kinds.get(status, other), "message": message}
 
 
+def summary(problem: Problem) -> str:
+    """A refusal in one line, as the log shows it."""
+    return f"{problem['type']}: {problem['message']}"
+
+
 def api_answer(status: int, body: object, request_id: str) -> Answer:
     """A JSON answer with the headers that all answers of the API have."""
     headers = [("content-type", "application/json"), ("request-id", request_id)]

@@ -9,13 +9,14 @@ for uncompressed, so that the log can be read. Outgoing proxies from the environ
 from __future__ import annotations
 
 import http.client
+import json
 import ssl
 import time
 from collections.abc import Generator
 from urllib.parse import urlsplit
 
 from kit import sse
-from kit.exchange import Answer, Request, error_answer, status_problem
+from kit.exchange import Answer, Request, error_answer, status_problem, summary
 from kit.wirelog import WireLog
 
 CONNECT_SECONDS = 20.0
@@ -50,8 +51,8 @@ class LiveApi:
 
     def __init__(self, upstream: str, log: WireLog) -> None:
         self._log = log
-        self._url = urlsplit(upstream)
         try:
+            self._url = urlsplit(upstream)
             usable = self._url.scheme in ("http", "https") and self._url.hostname
             self._port = self._url.port
         except ValueError:
@@ -80,9 +81,11 @@ class LiveApi:
             connection.close()
             return self._failed(request, 502, self._sentence(error), started)
         connection.close()
-        self._log.write(request, response.status, body, started=started)
+        status = response.status
+        found = _error_in(body) if status >= 400 else None
+        self._log.write(request, status, body, started=started, error=found)
         headers = _passed_on(response.getheaders(), ONE_HOP)
-        return Answer(response.status, headers, body)
+        return Answer(status, headers, body)
 
     def refuse(self, request: Request, status: int, message: str) -> Answer:
         """The answer to what is not forwarded, because it could not be read."""
@@ -91,8 +94,9 @@ class LiveApi:
     def _failed(
         self, request: Request, status: int, message: str, started: float
     ) -> Answer:
-        answer = error_answer(status_problem(status, message))
-        self._log.write(request, status, answer.body, started=started, error=message)
+        problem = status_problem(status, message)
+        answer, text = error_answer(problem), summary(problem)
+        self._log.write(request, status, answer.body, started=started, error=text)
         return answer
 
     def _connection(self) -> http.client.HTTPConnection:
@@ -157,7 +161,7 @@ class LiveApi:
                 body,
                 started=started,
                 stream=True,
-                error=error,
+                error=error or _error_in(body),
             )
 
     def _sentence(self, error: Exception) -> str:
@@ -190,6 +194,14 @@ def _passed_on(
         for name, value in fields
         if name.lower() not in left_out and name.lower() not in named
     ]
+
+
+def _error_in(raw: bytes) -> str | None:
+    """Type and message of an error body, or of a stream that ended in an error."""
+    try:
+        return summary(json.loads(raw)["error"])
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return None
 
 
 def _assembled(raw: bytes) -> bytes:

@@ -22,6 +22,7 @@ from kit.exchange import (
     error_answer,
     new_id,
     status_problem,
+    summary,
 )
 from kit.httpd import ADDRESS, App, Listener
 from kit.live import LiveApi
@@ -98,7 +99,7 @@ class ApiError(Exception):
     """A refusal on its way out, with the headers it needs beyond the usual."""
 
     def __init__(self, problem: protocol.Problem, **headers: str) -> None:
-        super().__init__(problem["message"])
+        super().__init__(summary(problem))
         self.problem = problem
         self.headers = [(k.replace("_", "-"), v) for k, v in headers.items()]
 
@@ -164,8 +165,7 @@ class PracticeApi:
     def _refusal(self, request: Request, error: ApiError, started: float) -> Answer:
         answer = error_answer(error.problem)
         answer.headers.extend(error.headers)
-        text = f"{error.problem['type']}: {error.problem['message']}"
-        status = answer.status
+        text, status = str(error), answer.status
         self._log.write(request, status, answer.body, started=started, error=text)
         return answer
 
@@ -224,7 +224,7 @@ class PracticeApi:
             return Reply(message, events)
         error = protocol.error_body(failure.problem, new_id("req"))
         events[fail["after_events"] :] = [sse.error_event(error)]
-        return Reply(sse.assemble(events), events, failure.problem["message"])
+        return Reply(sse.assemble(events), events, str(failure))
 
     def _checked(self, request: Request, counting: bool = False) -> dict[str, Any]:
         """The body of a request that breaks no rule."""

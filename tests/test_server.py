@@ -433,7 +433,7 @@ def test_the_log_says_that_a_stream_ended_in_an_error(sdk, script, log_file):
     with pytest.raises(anthropic.APIStatusError):
         list(sdk.messages.create(**request("log mid-stream"), stream=True))
     line = lines_of(log_file)[-1]
-    assert line["error"] == "Internal server error"
+    assert line["error"] == "api_error: Internal server error"
     assert line["response"]["content"] == DONE["content"]
 
 
