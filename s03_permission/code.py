@@ -81,7 +81,6 @@ STOP_NOTES = {
     "tool_use": "the reply held no tool call",
     "max_tokens": "the reply was cut off; type 'go on' for the rest",
     401: f"check ANTHROPIC_API_KEY in {ENV_FILE}",
-    403: "this key may not do that; check the account",
     404: f"check MODEL_ID and ANTHROPIC_BASE_URL in {ENV_FILE}",
     429: "too many requests; wait a minute, then type 'go on'",
     529: "the API is overloaded; wait a minute, then type 'go on'",
@@ -524,6 +523,7 @@ def call_model(messages, turn):
         for kind in ("input", "cache_creation_input", "cache_read_input", "output"))
     show_status(turn, f"{new + stored + cached:,} tokens in ({cached:,} cached), "
                 f"{out:,} out, {reply.stop_reason}")
+    reply.content = reply.content or []  # some services send null for an empty reply
     return reply
 
 
@@ -574,7 +574,7 @@ def preview(output):
 def run_calls(calls, results, denied):
     """Runs the calls in order; False when one comes back that was denied before."""
     for call, result in zip(calls, results):
-        show(f"> {call.name} {call.input}", "33")
+        show(clip(f"> {call.name} {call.input}", 400), "33")
         if (call.name, call.input) in denied:
             result["content"] = DENIED
             show("[stopped: the model repeats a denied call; type another way]", "33")
