@@ -88,6 +88,7 @@ PLAYS = [
     for stage, tools in STAGES.items()
     for gate in ("open", "yes", "no")
     if {*script.needs} <= {tool["name"] for tool in tools}
+    and (gate == "open" or script.group == "permission" or "three" in script.name)
 ]
 
 
@@ -193,7 +194,7 @@ def test_read_and_edit_leaves_everything_but_the_named_words(tmp_path):
 
 
 def test_a_failing_program_is_read_and_corrected(tmp_path):
-    for stage in STAGES:
+    for stage in ("s01", "s02"):
         harness = Harness(tmp_path, stage)
         said = harness.say("fix a failing program")
         assert "    NameError: name 'pritn'" in said and "    55" in said
