@@ -291,7 +291,8 @@ class PracticeApi:
             self._failed[key] = attempt + 1
             while len(self._failed) > MAX_REMEMBERED:
                 del self._failed[next(iter(self._failed))]
-        error = ApiError(SCRIPTED[fail["status"]])
+        status = fail["status"]
+        error = ApiError(SCRIPTED.get(status) or status_problem(status, "Scripted"))
         if "retry_after" in fail:
             error.headers.append(("retry-after", str(fail["retry_after"])))
         return error

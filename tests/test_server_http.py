@@ -253,8 +253,9 @@ def test_json_that_is_no_request_is_refused(wire, body):
     assert error_of(wire.ask(body=body))[:2] == (400, "invalid_request_error")
 
 
-def test_a_body_nested_as_deep_as_json_allows_is_answered(wire):
-    nested = b"[" * 900 + b"]" * 900
+@pytest.mark.parametrize("depth", [900, 3000, 9000])
+def test_a_deeply_nested_body_is_answered_or_refused(wire, depth):
+    nested = b"[" * depth + b"]" * depth
     call = b'{"type":"tool_use","id":"t","name":"n","input":{"a":%b}}' % nested
     result = b'{"type":"tool_result","tool_use_id":"t"}'
     turns = b'{"role":"assistant","content":[%b]},{"role":"user","content":[%b]}'

@@ -89,6 +89,16 @@ def text_block(text, marked=False):
     return {"type": "text", "text": text} | (CACHED if marked else {})
 
 
+@pytest.mark.parametrize("inside", [False, True], ids=["alone", "in a tool_result"])
+def test_a_picture_counts_by_the_piece_and_not_by_its_bytes(inside):
+    source = {"type": "base64", "media_type": "image/png", "data": "A" * 1_000_000}
+    block = {"type": "image", "source": source}
+    if inside:
+        block = {"type": "tool_result", "tool_use_id": "t1", "content": [block]}
+    found = usage.estimate_tokens({"messages": [{"role": "user", "content": [block]}]})
+    assert 1600 < found < 1700
+
+
 def test_an_empty_reply_costs_one_output_token():
     assert usage.output_tokens([]) == 1
 
