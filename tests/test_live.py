@@ -6,7 +6,9 @@ A second local server stands in for the real API and sends canned bytes.
 import http.client
 import json
 import socket
+import shutil
 import ssl
+import subprocess
 import threading
 import time
 
@@ -38,21 +40,6 @@ LIMIT = {
     "error": {"type": "rate_limit_error", "message": "Slow down"},
     "request_id": "req_real",
 }
-
-
-# A certificate for 127.0.0.1 that nobody trusts, with its key: for these tests only.
-CERTIFICATE = """\
------BEGIN CERTIFICATE-----
-MIIBYjCCAQigAwIBAgIBATAKBggqhkjOPQQDAjAPMQ0wCwYDVQQDDAR0ZXN0MCAX
-DTIwMDEwMTAwMDAwMFoYDzIxMjAwMTAxMDAwMDAwWjAPMQ0wCwYDVQQDDAR0ZXN0
-MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEGiQ4P0iiMBE3OcJyFkV7VOEHsNoN
-RVpl4TtvUQpHE3qpSkl77CftmRXoWIkwdJ4k2ZpoIlVUbkfkt4HHXScftKNTMFEw
-HQYDVR0OBBYEFD8vpXpurLFi0SuZfbfm8c7drzVVMA8GA1UdEwEB/wQFMAMBAf8w
-DgYDVR0PAQH/BAQDAgKEMA8GA1UdEQQIMAaHBH8AAAEwCgYIKoZIzj0EAwIDSAAw
-RQIgajoSmH/O+MVWvS8IQr7PnJkB4cIm1xeoYICtoWK3twICIQDWkV+0Stpyf7HV
-ZAcedM0Pz1Fe53jyDpkXi0SmTvrnHg==
------END CERTIFICATE-----
-"""
 
 
 class Upstream:
@@ -401,10 +388,24 @@ def test_an_upstream_that_is_down_is_a_502_in_a_plain_sentence(tmp_path):
     assert json.loads(log.read_text("utf-8"))["error"] == f"api_error: {message}"
 
 
+def make_certificate(folder):
+    """A new certificate for 127.0.0.1, with its key, that nobody vouches for."""
+    path = folder / "certificate.pem"
+    parts = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
+    names = ["-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(path), "-out", str(folder / "public.pem")]
+    made = ["openssl", *parts.split(), *names, *files]
+    subprocess.run(made, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+    with path.open("a") as file:
+        file.write((folder / "public.pem").read_text())
+    return path
+
+
 @pytest.fixture
 def tls_upstream(tmp_path):
-    path = tmp_path / "certificate.pem"
-    path.write_text(CERTIFICATE)
+    if not shutil.which("openssl"):
+        pytest.skip("openssl is needed to make a certificate for this test")
+    path = make_certificate(tmp_path)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(path)
     found = Upstream(tls)
