@@ -5,8 +5,8 @@ A second local server stands in for the real API and sends canned bytes.
 
 import http.client
 import json
-import socket
 import shutil
+import socket
 import ssl
 import subprocess
 import threading
