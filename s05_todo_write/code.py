@@ -728,7 +728,7 @@ def run_calls(calls, results, denied):
 def say_stop(reply):
     """Names every stop but a plain end_turn, and what to do next."""
     reason, detail = reply.stop_reason, str(getattr(reply, "detail", ""))[:200]
-    if reason == "end_turn" and reply.content:
+    if reason == "end_turn" and sendable(reply.content):
         return
     note = STOP_NOTES.get(reason, "type 'go on' to continue")
     if reason in TAKEN_BACK:
@@ -743,7 +743,7 @@ def agent_loop(messages):
         for turn in range(1, MAX_TURNS + 1):
             reply = call_model(messages, turn)
             for block in reply.content:
-                if block.type == "text":
+                if block.type == "text" and block.text.strip():
                     show(block.text)
             calls, results = add_reply(messages, reply.content)
             if reply.stop_reason != "tool_use" or not calls:
