@@ -32,16 +32,16 @@ class Problem(Exception):
 
 def start(arguments: list[str]) -> NoReturn:
     """Go on in kit/__main__.py on .venv's Python, after preparing it if need be."""
-    if not ready():
-        try:
+    try:
+        if not ready():
             prepare()
-        except Problem as problem:
-            sys.exit(f"workshop: {problem}")
-        except OSError as error:
-            sys.exit(f"workshop: {_cannot_write(error)}")
-        except KeyboardInterrupt:
-            say("\nworkshop: stopped; start again to go on from here.")
-            sys.exit(130)
+    except Problem as problem:
+        sys.exit(f"workshop: {problem}")
+    except OSError as error:
+        sys.exit(f"workshop: {_cannot_write(error)}")
+    except KeyboardInterrupt:
+        say("\nworkshop: stopped; start again to go on from here.")
+        sys.exit(130)
     command = [PYTHON, os.path.join(ROOT, "kit", "__main__.py"), *arguments]
     try:
         os.execve(PYTHON, command, clean_environment())

@@ -183,7 +183,8 @@ def address_lines(url: str, upstream: str | None) -> str:
         lines.append(f"export NO_PROXY={run.without_proxy(os.environ)['NO_PROXY']}")
     lines.append("")
     if upstream:
-        lines.append(f"All is passed on to {upstream}, with the key each caller sends.")
+        where = run.without_login(upstream)
+        lines.append(f"All is passed on to {where}, with the key each caller sends.")
     else:
         lines.append("A practice script answers, not a real model. No key, no cost.")
     return "\n".join(lines)

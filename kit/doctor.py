@@ -39,7 +39,7 @@ def check_python() -> Check:
 
 
 def check_venv() -> Check:
-    if Path(sys.prefix) == ROOT / ".venv":
+    if Path(sys.prefix).resolve() == (ROOT / ".venv").resolve():
         return Check("venv", ".venv")
     if sys.prefix != sys.base_prefix:
         return Check("venv", f"another one: {sys.prefix}")
@@ -153,7 +153,7 @@ def check_live() -> Check:
     if "MODEL_ID" not in found:
         advice = "Put MODEL_ID into .env, for example MODEL_ID=claude-haiku-5-5."
         return Check("live", f"{keys[0]} is set, MODEL_ID is not", advice)
-    address = found.get("ANTHROPIC_BASE_URL", run.REAL_API)
+    address = run.without_login(found.get("ANTHROPIC_BASE_URL", run.REAL_API))
     source = "the environment" if os.environ.get(keys[0], "").strip() else ".env"
     return Check("live", f"{keys[0]} from {source}, {found['MODEL_ID']} at {address}")
 

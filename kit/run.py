@@ -122,6 +122,11 @@ def shown(path: Path) -> str:
     return str(path)
 
 
+def without_login(address: str) -> str:
+    """An address to print: without the user and password it may hold."""
+    return re.sub(r"//[^/@]*@", "//", address)
+
+
 def run_stage(stage: str, prompts: Sequence[str] = (), live: bool = False) -> int:
     """Run a stage until it ends: its exit code. Raises NotReady.
 
@@ -161,7 +166,8 @@ def start_server(log: Path, port: int = 0, upstream: str | None = None) -> Serve
 def introduction(stage: str, log: Path, upstream: str | None, model: str) -> str:
     """What is about to run, where it works, and where its exchanges are logged."""
     if upstream:
-        model = f"Model: {model} at {upstream}. Your key is used and may be billed."
+        where = without_login(upstream)
+        model = f"Model: {model} at {where}. Your key is used and may be billed."
     else:
         model = "Model: a practice script, not a real model. No key, no cost."
     return (
