@@ -180,7 +180,7 @@ def address_lines(url: str, upstream: str | None) -> str:
         lines.append(f"export ANTHROPIC_API_KEY={run.PRACTICE_KEY}")
         lines.append(f"export MODEL_ID={run.PRACTICE_MODEL}")
     if any(os.environ.get(name) for name in run.PROXIES):
-        lines.append(f"export NO_PROXY={run.without_proxy(os.environ)['NO_PROXY']}")
+        lines.append(f"export NO_PROXY={run.no_proxy(os.environ)}")
     lines.append("")
     if upstream:
         where = run.without_login(upstream)

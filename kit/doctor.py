@@ -194,13 +194,16 @@ def check_proxy() -> Check:
     proxies = [name for name in run.PROXIES if os.environ.get(name)]
     if not proxies:
         return Check("proxy", "none set")
+    if unusable := run.unusable_proxies(os.environ):
+        advice = f"unset {' '.join(unusable)} to start a stage without ./workshop run."
+        return Check("proxy", f"{', '.join(unusable)} is unusable for the SDK", advice)
     excluded = os.environ.get("NO_PROXY") or os.environ.get("no_proxy") or ""
     hosts = [host.strip() for host in excluded.split(",")]
     if "*" in hosts or "127.0.0.1" in hosts:
         return Check("proxy", f"{', '.join(proxies)}; loopback is excluded")
     advice = (
-        f"export NO_PROXY={run.without_proxy(os.environ)['NO_PROXY']} when you use "
-        "./workshop serve (./workshop run does so by itself)."
+        f"export NO_PROXY={run.no_proxy(os.environ)} when you use ./workshop serve "
+        "(./workshop run does so by itself)."
     )
     return Check("proxy", f"{', '.join(proxies)} would catch 127.0.0.1", advice)
 

@@ -60,15 +60,31 @@ def settings(environ: Mapping[str, str], env_file: Path = ENV_FILE) -> dict[str,
     return {name: value for name, value in found.items() if value.strip()}
 
 
-def without_proxy(environ: Mapping[str, str]) -> dict[str, str]:
-    """NO_PROXY, both spellings, with loopback added to what it already excludes.
-
-    The SDK would send 127.0.0.1 through HTTP_PROXY as well.
-    """
+def no_proxy(environ: Mapping[str, str]) -> str:
+    """NO_PROXY with loopback added to the hosts it excludes already."""
     listed = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
     hosts = [host.strip() for host in listed.split(",") if host.strip()]
-    value = ",".join([*hosts, *(host for host in LOOPBACK if host not in hosts)])
-    return {"NO_PROXY": value, "no_proxy": value}
+    return ",".join([*hosts, *(host for host in LOOPBACK if host not in hosts)])
+
+
+def unusable_proxies(environ: Mapping[str, str]) -> list[str]:
+    """The proxy variables, such as of SOCKS, with which the SDK does not even start."""
+    schemes = ((name, environ.get(name, "").partition("://")) for name in PROXIES)
+    return [
+        name
+        for name, (scheme, mark, _) in schemes
+        if mark and scheme.lower() not in ("http", "https")
+    ]
+
+
+def reaching_loopback(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment with which the SDK reaches 127.0.0.1, whatever proxy is set.
+
+    It would send loopback through HTTP_PROXY as well.
+    """
+    dropped = unusable_proxies(environ)
+    env = {name: value for name, value in environ.items() if name not in dropped}
+    return {**env, "NO_PROXY": no_proxy(environ), "no_proxy": no_proxy(environ)}
 
 
 def practice_env(environ: Mapping[str, str], url: str) -> dict[str, str]:
@@ -77,10 +93,9 @@ def practice_env(environ: Mapping[str, str], url: str) -> dict[str, str]:
     Every ANTHROPIC_ variable goes, and .env stays unread: a real key, address or
     header in either must reach nobody while practising.
     """
-    env = {k: v for k, v in environ.items() if not k.startswith("ANTHROPIC_")}
+    env = reaching_loopback(environ)
     return {
-        **env,
-        **without_proxy(environ),
+        **{name: env[name] for name in env if not name.startswith("ANTHROPIC_")},
         "ANTHROPIC_BASE_URL": url,
         "ANTHROPIC_API_KEY": PRACTICE_KEY,
         "MODEL_ID": PRACTICE_MODEL,
@@ -90,7 +105,7 @@ def practice_env(environ: Mapping[str, str], url: str) -> dict[str, str]:
 
 def live_env(environ: Mapping[str, str], url: str) -> dict[str, str]:
     """A stage's environment for the real API, by way of the logging proxy at `url`."""
-    return {**environ, **without_proxy(environ), "ANTHROPIC_BASE_URL": url}
+    return {**reaching_loopback(environ), "ANTHROPIC_BASE_URL": url}
 
 
 def live_upstream(environ: Mapping[str, str]) -> tuple[str, str]:

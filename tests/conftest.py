@@ -3,9 +3,14 @@
 import ipaddress
 import os
 import socket
+from pathlib import Path
 
+import dotenv
 import pytest
+from dotenv import load_dotenv
 from learner import learner_copy
+
+from kit.stages import ROOT
 
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 UNWANTED = {"MODEL_ID", "NO_COLOR", "PYTHON_DOTENV_DISABLED"}
@@ -19,8 +24,16 @@ def drop_learner_settings(environ):
             del environ[name]
 
 
-# Once for modules that load a stage while they are collected.
+def load_other_dotenv(path=None, *rest, **options):
+    """dotenv.load_dotenv for every file but the learner's own .env."""
+    if path is not None and Path(path) == ROOT / ".env":
+        return False
+    return load_dotenv(path, *rest, **options)
+
+
+# At once: a module may load a stage while it is collected.
 drop_learner_settings(os.environ)
+dotenv.load_dotenv = load_other_dotenv
 
 
 @pytest.fixture(autouse=True)

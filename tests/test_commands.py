@@ -166,6 +166,22 @@ def test_doctor_names_each_problem_and_what_to_do_and_shows_no_key(tree):
     assert "sk-real" not in json.dumps(found)
 
 
+@pytest.mark.parametrize(
+    "proxies, expected",
+    [
+        ({}, ""),
+        ({"HTTP_PROXY": "http://192.0.2.1:1", "no_proxy": "a, 127.0.0.1"}, ""),
+        ({"https_proxy": "http://192.0.2.1:1", "no_proxy": "a"}, "NO_PROXY=a,127"),
+        ({"ALL_PROXY": "socks5://192.0.2.1:1", "no_proxy": "*"}, "unset ALL_PROXY"),
+    ],
+)
+def test_doctor_advises_on_the_proxies_that_are_set(proxies, expected, monkeypatch):
+    for name, value in proxies.items():
+        monkeypatch.setenv(name, value)
+    advice = doctor.check_proxy().advice
+    assert expected in advice and bool(advice) == bool(expected), advice
+
+
 def test_doctor_puts_the_advice_below_the_problem(monkeypatch, capsys):
     monkeypatch.setenv("HTTP_PROXY", "http://192.0.2.1:3128")
     monkeypatch.setattr(doctor, "CHECKS", [doctor.check_python, doctor.check_proxy])

@@ -123,6 +123,13 @@ def test_loopback_is_added_to_what_no_proxy_excludes_already(tree):
         assert said["env"][name] == "example.org,127.0.0.1,localhost"
 
 
+def test_a_proxy_the_sdk_cannot_use_is_kept_from_the_stage(tree):
+    given = {"ALL_PROXY": "socks5h://192.0.2.1:1080", "https_proxy": "192.0.2.1:3128"}
+    said, _ = tree.stage_says("run", "s01", "--prompt", "x", env=given)
+    assert "ALL_PROXY" not in said["env"]
+    assert said["env"]["https_proxy"] == "192.0.2.1:3128"
+
+
 def test_ctrl_c_reaches_the_stage_and_the_run_goes_on(tree):
     child = tree.popen("run", "s01", start_new_session=True)
     read_until(child.stdout, "{")
@@ -153,7 +160,7 @@ def test_the_real_first_stage_runs_against_the_practice_model(tree):
     shutil.rmtree(tree.root / "s01_small_one")
     shutil.copytree(ROOT / "s01_agent_loop", tree.root / "s01_agent_loop")
     words = ["run", "s01", "--prompt", "create hello.py, run it"]
-    code, out, err = tree.start(*words, env={"HTTP_PROXY": "http://192.0.2.1:3128"})
+    code, out, err = tree.start(*words, env={"ALL_PROXY": "socks5://192.0.2.1:1"})
     assert code == 0, f"exit {code}\n{out}\n{err}"
     assert (tree.root / "practice-workspace" / "hello.py").is_file(), out
     assert "Hello Agent" in out
