@@ -323,8 +323,8 @@ DENY_LIST = [
     "> /dev/sd*", "> /dev/[hvx]d*", "> /dev/nvme*", "> /dev/disk*",
 ]
 ASK_LIST = [
-    "unreadable", "rm", "rmdir", "unlink", "shred", "truncate", "dd", "wipefs",
-    "* -delete", "-delete", "find -fprint*", "git clean -*f*", "git reset --hard",
+    "rm", "rmdir", "unlink", "shred", "truncate", "dd", "wipefs", "* -delete",
+    "-delete", "find -fprint*", "git clean -*f*", "git reset --hard",
     "git reset --merge", "git restore", "git rm", "git checkout --", "git checkout .",
     "git checkout -f*", "git checkout head*", "git checkout *.[a-z]*", "git switch -f",
     "git switch --disc*", "git stash drop", "git stash clear", "git branch -d",
@@ -336,13 +336,16 @@ ASK_LIST = [
     "rsync --del*", "rsync --remove*", "cp /dev/null", "mv /dev/null", "cat /dev/null",
     "sed -i* /etc/*", "*awk *system(*", "eval", "trap", "ssh", "curl delete",
     "docker rm", "docker rmi", "docker *prune", "docker down", "kubectl delete",
-    "terraform destroy", "apt* remove", "apt* purge", "pip* uninstall",
+    "terraform destroy", "apt* remove", "apt* purge", "pip* uninstall", "watch",
+    "parallel", "script", "flock", "env -s*", "env --split*", "source /dev/*",
+    ". /dev/*", "* /dev/stdin", "* /dev/fd/*", "cp -t*", "ln -t*", "install -t*",
+    "* --target-d*",
 ]
 WRITERS = ">", "tee", "touch", "mkdir", "mv", "cp", "ln", "install", "rsync"
 SCRATCH = re.compile(r"/tmp/|/dev/(null|stdout|stderr|tty|fd/\d+)$")
-KEYWORDS = "if then elif else while until do ! { ) time coproc".split()
-WRAPPERS = ("> < env command builtin exec nohup nice timeout xargs stdbuf setsid watch "
-            "ionice parallel busybox flock chroot strace script").split()
+KEYWORDS = "if then elif else while until do ! ) time coproc".split()
+WRAPPERS = ("> < env command builtin exec nohup nice timeout xargs stdbuf setsid "
+            "ionice busybox chroot strace").split()
 INLINE_FLAGS = {"python": "c", "pypy": "c", "bash": "c", "sh": "c", "dash": "c",
                 "zsh": "c", "ksh": "c", "perl": "eE", "ruby": "e", "node": "ep"}
 
@@ -354,9 +357,11 @@ def split_line(line):
     the shell can know, such as the output of a substitution.
     """
     line = re.sub(r"\$\(\([^()`]*\)\)", "0", line.replace("\\\n", ""))
+    quoted = r"""\\.|'[^']*'|"(?:\\.|[^"\\])*\""""
+    line = re.sub(rf"({quoted})|(?<![^\s;&|()])#[^\n]*", r"\1", line)
+    live = re.sub(quoted, lambda part: part[0] if part[0][0] == '"' else "'", line)
     lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|()<>\n")
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
-    live = re.sub(r"""\\.|'[^']*'|("(?:\\.|[^"\\])*")""", r"'\1", line)
     commands = [[]]
     if re.search(r"`|\$\(|[<>]\(|\$'|(?<!<)<<(?!<)", live):
         commands.insert(0, ["unreadable"])
@@ -369,7 +374,7 @@ def split_line(line):
             else:
                 operator = [mark for mark in (">", "<", ")") if mark in token][:1]
                 commands.append(operator)
-            if token in ("-exec", "-execdir", "-ok", "-okdir"):
+            if token in ("{", "-exec", "-execdir", "-ok", "-okdir"):
                 commands.append([])
     except ValueError:  # an unclosed quote
         commands.append(["unreadable"])
@@ -416,7 +421,7 @@ def is_outside(p):
 
 
 def destroys(command):
-    """Whether a command may destroy something or cannot be read."""
+    """Whether a command may destroy something, or runs code from its arguments."""
     listed = any(matches(entry, command) for entry in ASK_LIST)
     return listed or runs_inline_code(command)
 
@@ -442,6 +447,9 @@ PERMISSION_RULES = [
     {"tools": ["read_file", "write_file", "edit_file"],
      "check": lambda args: is_outside(args.get("path")),
      "message": "Access outside workspace"},
+    {"tools": ["bash"],
+     "check": lambda args: "unreadable" in (c[0] for c in commands_in(args.get("command"))),
+     "message": "Command that cannot be read in full"},
     {"tools": ["bash"],
      "check": lambda args: any(map(destroys, commands_in(args.get("command")))),
      "message": "Potentially destructive command"},
