@@ -62,7 +62,7 @@ class Desk:
                 self.terminal.close()
                 self.sit_down()
             if not self.ready:
-                self.wait_for(self.prompt, within=20)
+                self.wait_for(self.prompt, within=60)
             self.ready = True
             step(self)
             assert "Traceback" not in self.terminal.shown

@@ -14,13 +14,12 @@ import subprocess
 import sys
 import termios
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kit.stages import stage_file, stages
 
-CTRL_C, CTRL_D, CTRL_Q, CTRL_S = "\x03", "\x04", "\x11", "\x13"
-CTRL_U, BACKSPACE = "\x15", "\x7f"
+CTRL_C, CTRL_D, CTRL_U, BACKSPACE = "\x03", "\x04", "\x15", "\x7f"
 COLUMNS = 80
 CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[=>]|[\r\x07]")
 TOKEN = re.compile(
@@ -28,11 +27,14 @@ TOKEN = re.compile(
 )
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
-# A new session has no terminal yet: the process takes this one, then becomes the other.
-TAKE_TERMINAL = (
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
-    "os.execv(sys.argv[1], sys.argv[1:])"
-)
+# A new session has no terminal yet: the process takes this one, hears Ctrl-C even when
+# the tests run in the background of a shell, and then becomes the program.
+TAKE_TERMINAL = """
+import fcntl, os, signal, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
 
 class Terminal:
@@ -50,6 +52,7 @@ class Terminal:
             cwd=cwd,
             start_new_session=True,
         )
+        self._name = os.ttyname(slave)
         os.close(slave)
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._at = 0
@@ -91,6 +94,17 @@ class Terminal:
             time.sleep(0.001)
         self.type(CTRL_C)
 
+    @contextmanager
+    def output_stopped(self):
+        """While this lasts, a program that prints waits, as after Ctrl-S."""
+        slave = os.open(self._name, os.O_RDWR | os.O_NOCTTY)
+        try:
+            termios.tcflow(slave, termios.TCOOFF)
+            yield
+        finally:
+            termios.tcflow(slave, termios.TCOON)
+            os.close(slave)
+
     def _sleeps(self):
         """Whether the program waits for something."""
         pid = self.process.pid
@@ -105,7 +119,7 @@ class Terminal:
         """The rows and the cursor that the output from `start` on leaves."""
         return draw(self.raw[start:])
 
-    def exit_code(self, within=5):
+    def exit_code(self, within=30):
         """The exit code of the program, once it has ended."""
         deadline = time.monotonic() + within
         while self._read(deadline - time.monotonic()):

@@ -14,7 +14,7 @@ from desks import (  # three of them are fixtures  # noqa: F401
     fleet,
     play_at,
 )
-from terminal import BACKSPACE, COLOUR, CTRL_C, CTRL_D, CTRL_Q, CTRL_S, CTRL_U
+from terminal import BACKSPACE, COLOUR, CTRL_C, CTRL_D, CTRL_U
 
 from kit import server
 
@@ -213,12 +213,10 @@ def test_ctrl_d_leaves(desk):
 @play_at("desks")
 def test_a_second_ctrl_c_while_the_first_is_handled_gives_the_prompt(desk):
     """With the output stopped, the stage is still saying that it was interrupted."""
-    with command_that_waits(desk) as alive:
-        desk.type(CTRL_S)
+    with command_that_waits(desk) as alive, desk.terminal.output_stopped():
         os.kill(desk.terminal.process.pid, signal.SIGINT)
         expect_from(alive, b"", "nobody holds the pipe: the command is dead")
         os.kill(desk.terminal.process.pid, signal.SIGINT)
-        desk.type(CTRL_Q)
     desk.wait_for(desk.prompt)
     assert re.search(r"answered:\s+next", desk.say("bash echo next"))
 
