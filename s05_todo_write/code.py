@@ -517,7 +517,8 @@ PERMISSION_RULES = [
      "check": lambda args: is_outside(args.get("path")),
      "message": "Access outside workspace"},
     {"tools": ["bash"],
-     "check": lambda args: "unreadable" in (c[0] for c in commands_in(args.get("command"))),
+     "check": lambda args: any(
+         part[0] == "unreadable" for part in commands_in(args.get("command"))),
      "message": "Command that cannot be read in full"},
     {"tools": ["bash"],
      "check": lambda args: any(map(destroys, commands_in(args.get("command")))),
