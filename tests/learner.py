@@ -59,7 +59,7 @@ class Tree:
     def start(self, *words, typed="", **options):
         """Runs to the end: (exit code, stdout, stderr)."""
         child = self.popen(*words, **options)
-        out, err = child.communicate(typed, timeout=20)
+        out, err = child.communicate(typed, timeout=60)
         return child.returncode, out, err
 
     def stage_says(self, *words, **options):

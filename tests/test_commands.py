@@ -98,10 +98,10 @@ def test_serve_prints_its_address_and_the_lines_to_paste_and_ends_on_ctrl_c(tree
     models = urllib.request.Request(f"{url}/v1/models")
     models.add_header("anthropic-version", "2023-06-01")
     models.add_header("x-api-key", "practice")
-    with urllib.request.urlopen(models, timeout=10) as answer:
+    with urllib.request.urlopen(models, timeout=60) as answer:
         assert "practice" in {model["id"] for model in json.load(answer)["data"]}
     os.killpg(child.pid, signal.SIGINT)
-    out, err = child.communicate(timeout=10)
+    out, err = child.communicate(timeout=60)
     assert (child.returncode, err) == (0, ""), f"Ctrl-C: {out}{err}"
     assert "has ended" in out
 
@@ -110,7 +110,7 @@ def test_serve_names_no_proxy_when_a_proxy_would_catch_loopback(tree):
     child = tree.popen("serve", env={"https_proxy": "http://192.0.2.1:3128"})
     said = read_until(child.stdout, "Ctrl-C")
     child.terminate()
-    child.communicate(timeout=10)
+    child.communicate(timeout=60)
     assert child.returncode == 0, "a request to end is no failure"
     assert "export NO_PROXY=127.0.0.1,localhost" in said.splitlines()
 
