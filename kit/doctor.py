@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -18,6 +19,8 @@ from typing import NamedTuple
 
 from kit import run
 from kit.stages import ROOT, stages
+
+REBUILD = "Delete the folder .venv and start ./workshop again."
 
 
 class Check(NamedTuple):
@@ -85,9 +88,6 @@ def check_packages() -> Check:
     return Check("packages", ", ".join(found), advice)
 
 
-REBUILD = "Delete the folder .venv and start ./workshop again."
-
-
 def check_imports() -> Check:
     names = "anthropic, dotenv, pytest"
     done = _try([sys.executable, "-c", f"import {names}"])
@@ -123,20 +123,22 @@ def check_env_file() -> Check:
     if not path.exists():
         return Check(".env", "none (practice needs none)")
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = path.read_text(encoding="utf-8")
     except IsADirectoryError:
         return Check(".env", "is a directory", "Move it away: cp .env.example .env")
     except (OSError, UnicodeDecodeError) as error:
         return Check(".env", f"cannot be read: {error}", "Write it anew as UTF-8 text.")
+    if text.startswith("\ufeff"):
+        return Check(".env", "starts with a byte order mark", "Save it without one.")
     from dotenv.parser import parse_stream
 
-    with path.open(encoding="utf-8") as stream:
-        parsed = list(parse_stream(stream))
-    bad = [str(binding.original.line) for binding in parsed if binding.error]
-    if bad:
-        return Check(".env", f"line {', '.join(bad)} is not NAME=value", "Correct it.")
-    if text.startswith("\ufeff"):
-        return Check(".env", "starts with a byte order mark", "Save it without.")
+    parsed = list(parse_stream(io.StringIO(text)))
+    for binding in parsed:
+        if binding.error:
+            # The blank lines above a statement are part of it.
+            blank = re.match(r"\s*", binding.original.string)
+            number = binding.original.line + (blank[0].count("\n") if blank else 0)
+            return Check(".env", f"line {number} is not NAME=value", "Correct it.")
     names = sorted({b.key for b in parsed if b.key and b.value})
     return Check(".env", f"sets {', '.join(names)}" if names else "sets nothing yet")
 

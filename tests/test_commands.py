@@ -167,6 +167,26 @@ def test_doctor_names_each_problem_and_what_to_do_and_shows_no_key(tree):
 
 
 @pytest.mark.parametrize(
+    "content, found",
+    [
+        (b"# nothing\nMODEL_ID=\n", "sets nothing yet"),
+        (b"MODEL_ID=m1\nexport OTHER='x'\n", "sets MODEL_ID, OTHER"),
+        (b"\xef\xbb\xbfMODEL_ID=m1\n", "starts with a byte order mark"),
+        (b"MODEL_ID=caf\xe9\n", "cannot be read"),
+        (b"MODEL_ID=m1\n\nMODEL ID: m1\n", "line 3 is not NAME=value"),
+        (None, "is a directory"),
+    ],
+)
+def test_doctor_reads_env_as_a_stage_would(content, found, tmp_path, monkeypatch):
+    path = tmp_path / ".env"
+    path.mkdir() if content is None else path.write_bytes(content)
+    monkeypatch.setattr(doctor.run, "ENV_FILE", path)
+    check = doctor.check_env_file()
+    assert found in check.found, f"{content!r}: {check}"
+    assert check.ok == found.startswith("sets"), f"{content!r}: {check}"
+
+
+@pytest.mark.parametrize(
     "proxies, expected",
     [
         ({}, ""),
