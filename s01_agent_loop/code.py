@@ -51,11 +51,10 @@ with suppress(OSError, ValueError):  # what a bad .env leaves unset, main() name
     load_dotenv(ENV_FILE)
 drop_empty_settings()
 try:
-    client, client_error = Anthropic(), None
-except Exception as error:  # such as a proxy address that the SDK cannot use
-    client, client_error = None, error
+    WORKDIR, client, setup_error = Path.cwd(), Anthropic(), None
+except Exception as error:  # a folder that is gone, a proxy that the SDK cannot use
+    WORKDIR, client, setup_error = Path("."), None, error
 
-WORKDIR = Path.cwd()
 MODEL = os.getenv("MODEL_ID", "")
 SYSTEM = f"You are a coding agent at {WORKDIR}. Act with your tools, then report."
 MAX_TOKENS = 8000
@@ -305,11 +304,14 @@ def check_setup():
     keys = ("api_key", "auth_token", "custom_auth")
     no_key = all(getattr(client, name, "") is None for name in keys)
     missing = ["ANTHROPIC_API_KEY"] * no_key + ["MODEL_ID"] * (not MODEL)
-    if client_error or missing:
-        problem = client_error or f"{' and '.join(missing)} not set"
-        print(f"{problem}: fill in {ENV_FILE} (start from .env.example), "
-              f"or run without a key: ./workshop run {STAGE}", file=sys.stderr)
-        sys.exit(2)
+    problem = f"{' and '.join(missing)} not set: fill in {ENV_FILE} (from .env.example)"
+    if setup_error:
+        problem = f"{setup_error}: check the folder, the proxy and ANTHROPIC_BASE_URL"
+    if setup_error or missing:
+        without = f"run without a key: ./workshop run {STAGE}"
+        print(f"{problem}, or {without}", file=sys.stderr, flush=True)
+        # A client that is half built complains at a normal exit.
+        os._exit(2) if setup_error else sys.exit(2)
 
 
 def main():
@@ -328,5 +330,7 @@ def main():
 
 
 if __name__ == "__main__":
-    with suppress(KeyboardInterrupt):
+    try:
         main()
+    except (KeyboardInterrupt, BrokenPipeError):  # nobody is left to print to
+        os._exit(130)

@@ -57,11 +57,10 @@ with suppress(OSError, ValueError):  # what a bad .env leaves unset, main() name
     load_dotenv(ENV_FILE)
 drop_empty_settings()
 try:
-    client, client_error = Anthropic(), None
-except Exception as error:  # such as a proxy address that the SDK cannot use
-    client, client_error = None, error
+    WORKDIR, client, setup_error = Path.cwd(), Anthropic(), None
+except Exception as error:  # a folder that is gone, a proxy that the SDK cannot use
+    WORKDIR, client, setup_error = Path("."), None, error
 
-WORKDIR = Path.cwd()
 MODEL = os.getenv("MODEL_ID", "")
 SYSTEM = f"""You are a coding agent at {WORKDIR}. Act with your tools, then report.
 Before a task of several steps, plan with todo_write; keep each status up to date."""
@@ -162,6 +161,13 @@ def run_bash(command):
     return (output or "(no output)") + exit_line
 
 
+def check_text(**texts):
+    """Raises a ValueError that names the first argument that is not text."""
+    for name, text in texts.items():
+        if not isinstance(text, (str, os.PathLike)):
+            raise ValueError(f"{name} must be text, not {text!r}")
+
+
 def safe_path(p):
     """The path p names, links followed; ValueError when it leaves the workspace."""
     path = (WORKDIR / os.path.expanduser(p)).resolve()
@@ -183,17 +189,20 @@ def run_read(path, limit=None):
     try:
         if limit is not None and (type(limit) is not int or limit < 1):
             raise ValueError(f"limit must be a positive integer, not {limit!r}")
+        check_text(path=path)
         with file_path(path).open(encoding="utf-8-sig", newline="") as file:
             text, rest = file.read(4 * OUTPUT_LIMIT), file.read(1)
     except Exception as error:
         return f"Error: {error}"
     lines = text.removesuffix("\n").split("\n")
+    whole = lines[:-1] if rest and len(lines) > 1 else lines
     shown = [line if len(line) <= LINE_LIMIT else f"{line[:LINE_LIMIT]} [line cut here]"
-             for line in lines[:limit]]
-    text = clip("\n".join(shown), OUTPUT_LIMIT) or "(empty)"
+             for line in whole[:limit]]
+    while len(shown) > 1 and sum(map(len, shown)) + len(shown) > OUTPUT_LIMIT:
+        shown = shown[: len(shown) * 9 // 10]
     more = len(lines) - len(shown)
-    plus = "+" if rest else ""
-    return f"{text}\n... ({more:,}{plus} more lines)" if more or rest else text
+    note = f"\n... ({more:,}{'+' if rest else ''} more lines)" if more else ""
+    return ("\n".join(shown) or "(empty)") + note
 
 
 def save(path, data):
@@ -212,6 +221,7 @@ def save(path, data):
 def run_write(path, content):
     """Writes a whole file, making the folders it needs."""
     try:
+        check_text(path=path, content=content)
         target, data = file_path(path, must_exist=False), content.encode()
         if not target.parent.exists():
             target.parent.mkdir(parents=True)
@@ -224,10 +234,11 @@ def run_write(path, content):
 def run_edit(path, old_text, new_text):
     """Replaces the first place of old_text; every byte outside it stays."""
     try:
+        check_text(path=path, old_text=old_text, new_text=new_text)
         target, old, new = file_path(path), old_text.encode(), new_text.encode()
         data = target.read_bytes()
-        if b"\r\n" in data and old not in data:
-            old, new = (part.replace(b"\n", b"\r\n") for part in (old, new))
+        if data.count(b"\n") == data.count(b"\r\n") > 0:  # a file of CRLF lines
+            old, new = (re.sub(b"\r?\n", b"\r\n", part) for part in (old, new))
         count = data.count(old) if data.decode() and old else 0
         if not count or old == new:
             raise ValueError("nothing to change: old_text and new_text are the same"
@@ -243,8 +254,9 @@ def glob_regex(parts):
     wild, regex = {"*": "[^/]*", "?": "[^/]"}, ""
     for part in parts:
         marks = re.findall(r"\[!?.[^]]*\]|.", part, re.S)
-        body = "".join(wild.get(mark, re.escape(mark)) if len(mark) == 1 else
-                       mark.replace("\\", r"\\").replace("[!", "[^/") for mark in marks)
+        marks = [wild.get(mark, re.escape(mark)) if len(mark) == 1 else
+                 "[" + re.sub(r"[\\[&~|]", r"\\\g<0>", mark[1:]) for mark in marks]
+        body = "".join(marks).replace("[!", "[^/")
         dot = "" if part.startswith(".") else r"(?!\.)"
         regex += r"(?:[^./][^/]*/)*" if part == "**" else f"{dot}{body}/"
     return re.compile(regex[:-1])
@@ -277,6 +289,7 @@ def find_files(base, matches):
 def run_glob(pattern):
     """The files of the workspace that match the pattern, sorted, one a line."""
     try:
+        check_text(pattern=pattern)
         parts = pattern.split("/")
         plain = list(takewhile(lambda part: not set(part) & set("*?["), parts[:-1]))
         base = safe_path("/".join([*plain, ""]))
@@ -800,11 +813,14 @@ def check_setup():
     keys = ("api_key", "auth_token", "custom_auth")
     no_key = all(getattr(client, name, "") is None for name in keys)
     missing = ["ANTHROPIC_API_KEY"] * no_key + ["MODEL_ID"] * (not MODEL)
-    if client_error or missing:
-        problem = client_error or f"{' and '.join(missing)} not set"
-        print(f"{problem}: fill in {ENV_FILE} (start from .env.example), "
-              f"or run without a key: ./workshop run {STAGE}", file=sys.stderr)
-        sys.exit(2)
+    problem = f"{' and '.join(missing)} not set: fill in {ENV_FILE} (from .env.example)"
+    if setup_error:
+        problem = f"{setup_error}: check the folder, the proxy and ANTHROPIC_BASE_URL"
+    if setup_error or missing:
+        without = f"run without a key: ./workshop run {STAGE}"
+        print(f"{problem}, or {without}", file=sys.stderr, flush=True)
+        # A client that is half built complains at a normal exit.
+        os._exit(2) if setup_error else sys.exit(2)
 
 
 def main():
@@ -825,5 +841,7 @@ def main():
 
 
 if __name__ == "__main__":
-    with suppress(KeyboardInterrupt):
+    try:
         main()
+    except (KeyboardInterrupt, BrokenPipeError):  # nobody is left to print to
+        os._exit(130)

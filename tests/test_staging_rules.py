@@ -25,10 +25,10 @@ PAIRS = list(pairwise(STAGES))
 # s03 a command line is read as commands, not searched for words.
 BUDGETS = {
     "s01": (340, None, None),
-    "s02": (500, 170, 8),
-    "s03": (690, 200, 12),
-    "s04": (770, 90, 14),
-    "s05": (840, 90, 8),
+    "s02": (510, 180, 8),
+    "s03": (700, 200, 12),
+    "s04": (790, 90, 14),
+    "s05": (870, 90, 8),
 }
 
 # Definitions that differ from the stage before, and why the lesson needs it.
