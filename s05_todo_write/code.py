@@ -255,10 +255,10 @@ def glob_regex(parts):
     for part in parts:
         marks = re.findall(r"\[!?.[^]]*\]|.", part, re.S)
         marks = [wild.get(mark, re.escape(mark)) if len(mark) == 1 else
-                 "[" + re.sub(r"[\\[&~|]", r"\\\g<0>", mark[1:]) for mark in marks]
-        body = "".join(marks).replace("[!", "[^/")
+                 ("[" + re.sub(r"[\\[&~|]", r"\\\g<0>", mark[1:])).replace("[!", "[^/")
+                 for mark in marks]
         dot = "" if part.startswith(".") else r"(?!\.)"
-        regex += r"(?:[^./][^/]*/)*" if part == "**" else f"{dot}{body}/"
+        regex += r"(?:[^./][^/]*/)*" if part == "**" else f"{dot}{''.join(marks)}/"
     return re.compile(regex[:-1])
 
 
