@@ -69,10 +69,11 @@ INTERRUPTED = "Interrupted: this call may have partly run."
 UNSENDABLE = (400, 413, "UnicodeEncodeError")
 TAKEN_BACK = ("refusal", "model_context_window_exceeded", *UNSENDABLE)
 STOP_NOTES = {
-    "end_turn": "the reply was empty",
+    "end_turn": "the reply was empty, or held calls that were not run",
     "tool_use": "the reply held no tool call",
     "max_tokens": "the reply was cut off; type 'go on' for the rest",
     401: f"check ANTHROPIC_API_KEY in {ENV_FILE}",
+    403: "this key may not do that; check its account",
     404: f"check MODEL_ID and ANTHROPIC_BASE_URL in {ENV_FILE}",
     429: "too many requests; wait a minute, then type 'go on'",
     529: "the API is overloaded; wait a minute, then type 'go on'",
@@ -253,7 +254,8 @@ def run_calls(calls, results):
 def say_stop(reply):
     """Names every stop but a plain end_turn, and what to do next."""
     reason, detail = reply.stop_reason, str(getattr(reply, "detail", ""))[:200]
-    if reason == "end_turn" and sendable(reply.content):
+    called = any(block.type == "tool_use" for block in reply.content)
+    if reason == "end_turn" and sendable(reply.content) and not called:
         return
     note = STOP_NOTES.get(reason, "type 'go on' to continue")
     if reason in TAKEN_BACK:
