@@ -9,9 +9,9 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from importlib import import_module
-from io import TextIOWrapper
+from io import StringIO, TextIOWrapper
 from pathlib import Path
 from typing import NoReturn
 
@@ -75,6 +75,11 @@ def build_parser() -> Parser:
     command = add("doctor", "[--json]", "Check this machine; say what to do.")
     command.add_argument("--json", action="store_true", help="for a program to read")
     add("bench", "[ARGUMENTS]", "Measure what the workshop promises.")
+    command = add("upkeep", "[--check] [FILE]...", "Fill the docs' generated regions.")
+    command.add_argument("files", nargs="*", metavar="FILE", help="all otherwise")
+    command.add_argument(
+        "--check", action="store_true", help="change nothing, say what is wrong"
+    )
     add("status", "", "Where you are and what to do next (also without a command).")
     return parser
 
@@ -200,6 +205,32 @@ def do_bench(arguments: argparse.Namespace) -> int:
     return int(import_module("kit.bench").main(arguments.words))
 
 
+def do_upkeep(arguments: argparse.Namespace) -> int:
+    """Fill or check the docs. Raises Usage for a file that is not there."""
+    from kit import upkeep
+
+    try:
+        return upkeep.upkeep(arguments.files, arguments.check, why_not)
+    except LookupError as error:
+        raise Usage(error.args[0]) from None
+
+
+def why_not(words: list[str]) -> str | None:
+    """What is wrong with the words after `./workshop`, or None when they are right."""
+    try:
+        with redirect_stdout(StringIO()):
+            arguments = parse(words)
+        if arguments.command == "test":
+            for word in arguments.words[:1]:
+                if not word.startswith("-") and not below_tests(word):
+                    a_stage(word)
+    except Usage as problem:
+        return str(problem)
+    except SystemExit:  # after a help
+        pass
+    return None
+
+
 def do_status(arguments: argparse.Namespace) -> int:
     return status.show()
 
@@ -211,6 +242,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "serve": do_serve,
     "doctor": do_doctor,
     "bench": do_bench,
+    "upkeep": do_upkeep,
     "status": do_status,
 }
 
