@@ -98,8 +98,9 @@ class Checker:
         if re.match(r"\w+:|//", target):
             return ""
         file, _, anchor = target.partition("#")
-        path = (page.path.parent / unquote(file)).resolve() if file else page.path
-        if file.startswith("/") or stages.ROOT.resolve() not in (path, *path.parents):
+        path = Path(os.path.normpath(page.path.parent / unquote(file)))
+        path = path if file else page.path
+        if file.startswith("/") or stages.ROOT not in (path, *path.parents):
             return "it leads out of the repository"
         if not path.exists():
             return f"there is no such file{_nearest_file(path)}"

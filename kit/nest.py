@@ -7,8 +7,8 @@ child finds the files of the repository as they are when it begins.
 
 from __future__ import annotations
 
+import atexit
 import gc
-import importlib
 import json
 import os
 import select
@@ -22,10 +22,9 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
-
-LOADED = ("anthropic", "anthropic.resources.messages", "dotenv")
 
 
 class Nest:
@@ -88,8 +87,7 @@ class Nest:
 
 def main(listener_fd: int, life_fd: int) -> int:
     """Serve one program per connection until the other end of `life_fd` closes."""
-    for name in LOADED:
-        importlib.import_module(name)
+    warm_up()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a keeper
     listener = socket.socket(fileno=listener_fd)
@@ -101,6 +99,16 @@ def main(listener_fd: int, life_fd: int) -> int:
             return keep(connection)
         connection.close()
     return 0
+
+
+def warm_up() -> None:
+    """Load the SDK, and what it loads on a first call; port 1 answers nobody."""
+    import dotenv  # noqa: F401
+    from anthropic import Anthropic, APIConnectionError
+
+    client = Anthropic(api_key="none", base_url="http://127.0.0.1:1", max_retries=0)
+    with suppress(APIConnectionError):
+        client.messages.create(model="none", max_tokens=1, messages=[])
 
 
 def keep(connection: socket.socket) -> int:
@@ -139,14 +147,27 @@ def become(request: dict[str, Any]) -> int:
     sys.path[0] = request["path"]
     module = sys.modules["__main__"] = ModuleType("__main__")
     module.__file__ = file
+    ended: list[object] = [1]
+
+    def leave() -> None:
+        """Skip what is left of the interpreter's end: it takes as long as a run."""
+        sys.stdout.flush()
+        os._exit(ended[0] if isinstance(ended[0], int) else 0)
+
+    atexit.register(leave)  # first registered, last called
     try:
         with open(file, "rb") as program:
             code = compile(program.read(), file, "exec", dont_inherit=True)
         exec(code, module.__dict__)
+        ended[0] = 0
+    except SystemExit as left:
+        ended[0] = left.code
+        if isinstance(left.code, str):
+            print(left.code, file=sys.stderr)
+            ended[0] = 1
     except Exception as error:
         trace = error.__traceback__
         traceback.print_exception(type(error), error, trace and trace.tb_next)
-        return 1
     return 0
 
 

@@ -109,7 +109,11 @@ class Recorder:
             if not job.stage:
                 file = base / "snippet.py"
                 file.write_text(job.snippet, encoding="utf-8")
-            machine = {"PATH": f"{programs}:/usr/bin:/bin", "HOME": str(base)}
+            machine = {
+                "PATH": f"{programs}:/usr/bin:/bin",
+                "HOME": str(base),
+                "SSL_CERT_DIR": str(base),  # no certificates: nothing is encrypted here
+            }
             with server.start() as api:
                 code = self._nest.run(
                     file=str(file),
