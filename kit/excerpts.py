@@ -30,8 +30,8 @@ def code(page: Path, args: Namespace) -> str:
     found = find(stage, args.symbol)
     lines = found.text.split("\n")
     first, last = chosen(lines, args.start, args.end)
-    place = link(page, stage, found.first + first - 1, found.first + last - 1)
-    caption = ", ".join(part for part in (place, novelty(stage, found.name)) if part)
+    where = link(page, stage, found.first + first - 1, found.first + last - 1)
+    caption = ", ".join(part for part in (where, novelty(stage, found.name)) if part)
     return f"{caption}\n\n{fenced(lines[first - 1 : last], 'python')}"
 
 

@@ -31,11 +31,13 @@ SETTINGS = {
     "COLUMNS": "88",
     "LC_ALL": "C.UTF-8",
     "NO_COLOR": "1",
+    "NO_PROXY": "127.0.0.1",
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONHASHSEED": "0",
     "PYTHONNODEBUGRANGES": "1",  # 3.11 added marks under the lines of a traceback
     "PYTHONUNBUFFERED": "1",
     "PYTHONUTF8": "1",
+    "SSL_CERT_DIR": "/",  # no certificates to load: nothing is encrypted here
     "TERM": "dumb",
     "TZ": "UTC",
 }
@@ -109,11 +111,7 @@ class Recorder:
             if not job.stage:
                 file = base / "snippet.py"
                 file.write_text(job.snippet, encoding="utf-8")
-            machine = {
-                "PATH": f"{programs}:/usr/bin:/bin",
-                "HOME": str(base),
-                "SSL_CERT_DIR": str(base),  # no certificates: nothing is encrypted here
-            }
+            machine = {"PATH": f"{programs}:/usr/bin:/bin", "HOME": str(base)}
             with server.start() as api:
                 code = self._nest.run(
                     file=str(file),

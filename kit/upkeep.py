@@ -1,4 +1,19 @@
-"""`./workshop upkeep`: fills the generated regions of the pages, or checks them."""
+"""`./workshop upkeep`: fills the generated regions of the pages, or checks them.
+
+A page holds <!-- gen: DIRECTIVE --> and <!-- /gen -->, each alone on a line, around:
+
+    code STAGE SYMBOL [--from TEXT] [--to TEXT]     a definition, or lines of it
+    diff STAGE STAGE [SYMBOL] [--context LINES]     what differs; all without SYMBOL
+    diff STAGE STAGE --summary                      the names of what is new or changed
+    index [STAGE]                                   every definition, with its place
+    run STAGE PROMPT...                             a run with these lines typed
+    output                                          what the python block above prints
+    python FILE                                     a snippet in a file, and its output
+
+or, inside a line, around a word: `count WHAT...` (excerpts.COUNTS) and `place STAGE
+SYMBOL`. Words are quoted as for the shell. run, output and python take --from, --to or
+--lines A-B for a part, and --exit CODE when the program is meant to fail.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +22,7 @@ import difflib
 import os
 import shlex
 import shutil
+import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -142,7 +158,6 @@ def upkeep(files: Sequence[str], check: bool, why_not: WhyNot) -> int:
     pages = [page for path in paths if (page := checker.page(path))]
     with Nest(recorded.SETTINGS) as nest:
         contents, findings = generate(pages, Recorder(nest))
-    findings += checker.unreadable
     if check:
         for page in pages:
             findings += stale(page, contents[page.path])
@@ -150,6 +165,7 @@ def upkeep(files: Sequence[str], check: bool, why_not: WhyNot) -> int:
     else:
         for page in pages:
             write(page, contents[page.path])
+    findings += checker.unreadable
     for finding in sorted(findings):
         print(finding)
     regions = sum(len(page.regions) for page in pages)
@@ -181,10 +197,19 @@ def generate(
     tasks = [(p, region) for p in pages if not p.problems for region in p.regions]
     pool = ThreadPoolExecutor(THREADS)
     try:
-        findings += filter(None, pool.map(fill, tasks))
+        for done, finding in enumerate(pool.map(fill, tasks), start=1):
+            findings += [finding] if finding else []
+            show_progress(f"{done} of {len(tasks)} regions")
     finally:
         pool.shutdown(cancel_futures=True)
+        show_progress("")
     return contents, findings
+
+
+def show_progress(text: str) -> None:
+    """Show a text to who waits at a terminal, in place of the one before."""
+    if sys.stderr.isatty():
+        print(text.ljust(30), end="\r", file=sys.stderr, flush=True)
 
 
 def stale(page: Page, contents: dict[Region, str]) -> list[Finding]:

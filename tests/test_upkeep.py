@@ -580,7 +580,8 @@ def test_what_is_right_or_elsewhere_is_not_named(tree):
         "[g](glossary.md 'title')\n\n"
         "`s01_agent_loop/` `kit/run.py` `code.py` `hello.py` `work/logs/s01.jsonl`\n"
         "`/etc/hosts` `../x.txt` `**/*.py` `sNN_name/code.py` `docs/glossary.md`\n"
-        "`a/b` `glossary.md` `s01_agent_loop.md` `tests/test_x.py::name` `src/app.py`\n\n"
+        "`a/b` `glossary.md` `s01_agent_loop.md` `tests/test_x.py::test_name`\n"
+        "`src/app.py`\n\n"
         "<!-- elsewhere: src/app.py tests/test_x.py -->\n\n"
         "`./workshop` `./workshop run STAGE --live` `./workshop test sNN -k x`\n\n"
         '```bash\n./workshop run s01 --prompt "a b" | tail -3\n'
