@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from kit import run
-from kit.stages import short_name, stages
+from kit.stages import ROOT, short_name, stages
 
 CLAIM = "A coding agent in five stages: the model decides, Python executes."
 
@@ -35,12 +35,20 @@ def key_line() -> str:
     return "Key: none, and none is needed to practise."
 
 
+def lesson(stage: str, root: Path = ROOT) -> str | None:
+    """The stage's lesson as a path below the root, or None where there is none."""
+    page = f"docs/{stage}.md"
+    return page if (root / page).is_file() else None
+
+
 def next_step(names: list[str], ran: set[str]) -> str:
-    """The command to type next."""
+    """What to read and type next."""
     waiting = [name for name in names if name not in ran]
-    if waiting:
-        return f"./workshop run {short_name(waiting[0])}"
-    return "./workshop test"
+    if not waiting:
+        return "./workshop test"
+    page = lesson(waiting[0])
+    command = f"./workshop run {short_name(waiting[0])}"
+    return f"read {page} beside {command}" if page else command
 
 
 def show() -> int:
