@@ -56,16 +56,13 @@ class Unsure:
         raise ValueError("which of them?")
 
 
-def endless(*_):
-    return endless()
-
-
 FAILURES = [
     ValueError("broken pipe dream"),
     KeyError("x"),
     AssertionError(),
     StopIteration(),
     MemoryError(),
+    RecursionError("too deep"),
     PermissionError(13, "not yours"),
 ]
 
@@ -433,7 +430,7 @@ def test_a_stop_hook_waits_for_the_end_of_the_rounds(stage):
 @pytest.mark.parametrize("event", ["UserPromptSubmit", "PostToolUse", "Stop"])
 def test_a_hook_that_raises_is_reported_and_the_session_goes_on(stage, event):
     echo(stage)
-    for failure in (*FAILURES, endless):
+    for failure in FAILURES:
         broken, later = Always(failure, name="broken_one"), Hook()
         hook(stage, event, broken, later)
         turn = session(stage, "Yes.", typed=("Please.", "And now?"))
@@ -465,7 +462,7 @@ def test_the_report_of_a_hook_that_raises_is_a_line_that_says_why(stage):
 
 def test_a_pretooluse_hook_that_raises_blocks_the_call(stage):
     ran = echo(stage)
-    for failure in (*FAILURES, endless):
+    for failure in FAILURES:
         hook(stage, "PreToolUse", Hook(failure, name="broken_one"))
         turn = play(stage, [bash("blocked"), bash("free")], "Done.")
         is_error("E1", turn, turn.results[0], "PreToolUse", "broken_one")
@@ -664,15 +661,6 @@ def test_an_output_that_is_not_large_stays_as_it_is(stage):
         equal("large", output, stage.large_output_hook(block, output), None)
         set_tool(stage, "bash", lambda command, output=output: output)
         equal("large", output, use(stage, "bash", {"command": "true"}), output)
-
-
-def test_a_large_file_is_cut_like_a_large_output(stage):
-    text = "\n".join(f"line {n}" for n in range(10_000))
-    (stage.WORKDIR / "a.txt").write_text(text)
-    result = use(stage, "read_file", {"path": "a.txt"})
-    starts_with("large", "a.txt", result, "line 0\nline 1\n")
-    contains("large", "a.txt", result, "characters", "line 9999")
-    check(len(result) < 30_000, "large", "a.txt", len(result), Words("under 30,000"))
 
 
 def test_the_summary_counts_the_calls_of_the_conversation(stage):
