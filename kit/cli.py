@@ -133,7 +133,9 @@ def do_test(arguments: argparse.Namespace) -> int:
         named = any(word.startswith(str(ROOT / "tests")) for word in words)
         targets = [] if named else [str(ROOT / "tests")]
     else:
-        targets = stage_tests(a_stage(words.pop(0)))
+        stage = a_stage(words.pop(0))
+        targets = stage_tests(stage)
+        words = ["--stage", short_name(stage), *words]
     shown = [os.path.relpath(target, ROOT) for target in targets]
     print("pytest", *shown, *words, flush=True)
     os.chdir(ROOT)
@@ -141,12 +143,18 @@ def do_test(arguments: argparse.Namespace) -> int:
 
 
 def stage_tests(stage: str) -> list[str]:
-    """The test files of a stage. Raises Usage when there is none."""
-    found = (ROOT / "tests").glob(f"test_{short_name(stage)}_*.py")
-    paths = sorted(str(path) for path in found)
-    if not paths:
+    """What a stage must pass: its own test file and those of the stages before it.
+
+    Raises Usage when it has no file of its own.
+    """
+    files = [
+        sorted(str(path) for path in (ROOT / "tests").glob(f"test_{short_name(one)}_*.py"))
+        for one in stages()
+        if one <= stage
+    ]
+    if not files[-1]:
         raise Usage(f"There is no test file of {stage} in tests/.")
-    return paths
+    return [path for paths in files for path in paths]
 
 
 def below_tests(word: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 from dotenv import load_dotenv
 from learner import learner_copy
 
-from kit.stages import ROOT
+from kit.stages import ROOT, find_stage, stages
 
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 UNWANTED = {"MODEL_ID", "NO_COLOR", "PYTHON_DOTENV_DISABLED"}
@@ -94,3 +94,22 @@ def tree(tmp_path):
     copy = learner_copy(tmp_path)
     yield copy
     copy.end_processes()
+
+
+def pytest_addoption(parser):
+    parser.addoption("--stage", help="run the stage tests on this stage alone")
+
+
+def pytest_collection_modifyitems(config, items):
+    """With --stage, keeps of the tests made for each stage those of the one named."""
+    if not config.getoption("--stage"):
+        return
+    wanted, known = find_stage(config.getoption("--stage")), set(stages())
+    kept = []
+    for item in items:
+        params = getattr(item, "callspec", None) and item.callspec.params.values()
+        named = {value for value in params or () if isinstance(value, str)} & known
+        if named <= {wanted}:
+            kept.append(item)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = kept
