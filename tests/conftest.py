@@ -105,11 +105,10 @@ def pytest_collection_modifyitems(config, items):
     if not config.getoption("--stage"):
         return
     wanted, known = find_stage(config.getoption("--stage")), set(stages())
-    kept = []
+    kept, other = [], []
     for item in items:
         params = getattr(item, "callspec", None) and item.callspec.params.values()
         named = {value for value in params or () if isinstance(value, str)} & known
-        if named <= {wanted}:
-            kept.append(item)
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        (kept if named <= {wanted} else other).append(item)
+    config.hook.pytest_deselected(items=other)
     items[:] = kept

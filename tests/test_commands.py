@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import urllib.request
@@ -10,6 +11,7 @@ import pytest
 from learner import read_until
 
 from kit import cli, doctor
+from kit.stages import ROOT
 
 # Words that are not understood
 
@@ -54,26 +56,37 @@ def test_help_is_there_in_every_spelling(words, capsys):
 # test
 
 
+SMALL_TESTS = """
+import pytest
+from kit.stages import stages
+
+@pytest.mark.parametrize("stage", [name for name in stages() if name >= "s0{number}"])
+def test_each(stage): pass
+
+def test_other(): assert {number} == 1
+"""
+
+
 @pytest.fixture
 def tested(tree):
     """The copy with a small test file for each of its stages."""
     (tree.root / "tests").mkdir()
+    for name in ("conftest.py", "learner.py"):
+        shutil.copy2(ROOT / "tests" / name, tree.root / "tests")
     for number in (1, 2):
         path = tree.root / "tests" / f"test_s0{number}_small.py"
-        path.write_text(
-            f"def test_stage_{number}(): pass\n\ndef test_other(): assert {number} == 1"
-        )
+        path.write_text(SMALL_TESTS.format(number=number))
     return tree
 
 
 @pytest.mark.parametrize(
     "words, code, expected",
     [
-        ([], 1, "1 failed, 3 passed"),
-        (["s01"], 0, "2 passed"),
-        (["s02", "-k", "stage"], 0, "1 passed, 1 deselected"),
+        ([], 1, "1 failed, 4 passed"),
+        (["s01"], 0, "2 passed, 1 deselected"),  # on s01 alone
+        (["s02", "-k", "each"], 0, "2 passed, 3 deselected"),  # s01's tests on s02, too
         (["test_s01_small.py::test_other"], 0, "1 passed"),
-        (["tests/test_s02_small.py", "-k", "stage"], 0, "1 passed, 1 deselected"),
+        (["tests/test_s02_small.py", "-k", "each"], 0, "1 passed, 1 deselected"),
     ],
 )
 def test_test_runs_pytest_on_what_was_named_and_keeps_its_exit_code(
