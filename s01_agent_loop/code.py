@@ -209,10 +209,8 @@ def sendable(content):
 
 
 def add_reply(messages, content):
-    """Adds the reply to the history and gives back its calls and their results.
-
-    Each call is answered before it runs: the history is valid whenever the turn ends.
-    """
+    """The calls of a reply and their results, in the history and still to be filled."""
+    # Answered before they run: the history is valid whenever the turn ends.
     calls = [block for block in content if block.type == "tool_use"]
     results = [{"type": "tool_result", "tool_use_id": call.id, "content": NOT_RUN}
                for call in calls]
@@ -325,9 +323,9 @@ def main():
     show(f"{STAGE}: {MODEL} works in {WORKDIR}. Type a request, or q to leave.")
     messages = []
     while (line := read_line()).lower() not in ("q", "exit"):
-        if line:
-            messages.append({"role": "user", "content": line})
-            with suppress(KeyboardInterrupt):  # a second one while handling it
+        with suppress(KeyboardInterrupt):  # a second one while handling it
+            if line:
+                messages.append({"role": "user", "content": line})
                 agent_loop(messages)
 
 

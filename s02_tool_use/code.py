@@ -243,10 +243,9 @@ def glob_regex(parts):
     """The regex of a glob: * and ? match no leading dot, ** matches any folders."""
     wild, regex = {"*": "[^/]*", "?": "[^/]"}, ""
     for part in parts:
-        marks = re.findall(r"\[!?.[^]]*\]|.", part, re.S)
         marks = [wild.get(mark, re.escape(mark)) if len(mark) == 1 else
                  ("[" + re.sub(r"[\\[&~|]", r"\\\g<0>", mark[1:])).replace("[!", "[^/")
-                 for mark in marks]
+                 for mark in re.findall(r"\[!?.[^]]*\]|.", part, re.S)]
         dot = "" if part.startswith(".") else r"(?!\.)"
         regex += r"(?:[^./][^/]*/)*" if part == "**" else f"{dot}{''.join(marks)}/"
     return re.compile(regex[:-1])
@@ -380,10 +379,8 @@ def sendable(content):
 
 
 def add_reply(messages, content):
-    """Adds the reply to the history and gives back its calls and their results.
-
-    Each call is answered before it runs: the history is valid whenever the turn ends.
-    """
+    """The calls of a reply and their results, in the history and still to be filled."""
+    # Answered before they run: the history is valid whenever the turn ends.
     calls = [block for block in content if block.type == "tool_use"]
     results = [{"type": "tool_result", "tool_use_id": call.id, "content": NOT_RUN}
                for call in calls]
@@ -497,9 +494,9 @@ def main():
     show(f"{STAGE}: {MODEL} works in {WORKDIR}. Type a request, or q to leave.")
     messages = []
     while (line := read_line()).lower() not in ("q", "exit"):
-        if line:
-            messages.append({"role": "user", "content": line})
-            with suppress(KeyboardInterrupt):  # a second one while handling it
+        with suppress(KeyboardInterrupt):  # a second one while handling it
+            if line:
+                messages.append({"role": "user", "content": line})
                 agent_loop(messages)
 
 

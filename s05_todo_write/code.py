@@ -254,10 +254,9 @@ def glob_regex(parts):
     """The regex of a glob: * and ? match no leading dot, ** matches any folders."""
     wild, regex = {"*": "[^/]*", "?": "[^/]"}, ""
     for part in parts:
-        marks = re.findall(r"\[!?.[^]]*\]|.", part, re.S)
         marks = [wild.get(mark, re.escape(mark)) if len(mark) == 1 else
                  ("[" + re.sub(r"[\\[&~|]", r"\\\g<0>", mark[1:])).replace("[!", "[^/")
-                 for mark in marks]
+                 for mark in re.findall(r"\[!?.[^]]*\]|.", part, re.S)]
         dot = "" if part.startswith(".") else r"(?!\.)"
         regex += r"(?:[^./][^/]*/)*" if part == "**" else f"{dot}{''.join(marks)}/"
     return re.compile(regex[:-1])
@@ -315,7 +314,7 @@ def _normalize_todos(todos):
     """The todos as clean dicts and None, or None and what is wrong with them."""
     for parse in (json.loads, ast.literal_eval):
         with suppress(Exception):
-            todos = parse(todos) if isinstance(todos, str) else todos
+            todos = parse(todos.strip()) if isinstance(todos, str) else todos
     if not isinstance(todos, list):
         return None, "Error: todos must be a list, or text that holds one"
     if len(todos) > MAX_TODOS:
@@ -346,12 +345,6 @@ def run_todo_write(todos):
     done = sum(todo["status"] == "completed" for todo in todos)
     show(f"{done}/{len(todos)} done", "36")
     return f"Updated {len(todos)} tasks"
-
-
-def made_a_plan(calls, results):
-    """Whether one of the calls was a todo_write that worked."""
-    return any(call.name == "todo_write" and result["content"].startswith("Updated")
-               for call, result in zip(calls, results))
 
 
 def wants_reminder(silent):
@@ -594,20 +587,18 @@ def trigger_hooks(event, *args):
             if not isinstance(answer, (str, type(None))):
                 raise TypeError(f"it returned {answer!r}, not text or None")
         except Exception as error:
-            name = getattr(callback, "__name__", repr(callback))
-            answer = f"Error: the {event} hook {name} failed: {error}"
+            answer = f"Error: {event} hook {getattr(callback, '__name__', '')}: {error}"
             show(f"[{answer}]", "31")
-            if event != "PreToolUse":  # only a broken gate stays shut
-                continue
+            answer = answer if event == "PreToolUse" else None  # a broken gate is shut
         if answer:
-            return answer
+            return answer.encode("utf-8", "replace").decode()
     return None
 
 
 def context_inject_hook(query):
     """What the model should know beside the request: the files that are there."""
-    names = sorted(os.listdir(WORKDIR))
-    return f"<context>Files here: {', '.join(names[:20]) or 'none'}</context>"
+    names = sorted(os.listdir(WORKDIR))[:20]
+    return f"<context>Files here: {', '.join(names) or 'none'}</context>"
 
 
 def permission_hook(block):
@@ -625,7 +616,9 @@ def large_output_hook(block, output):
     if len(output) <= LARGE_OUTPUT:
         return None
     show(f"[hook] {block.name} gave {len(output):,} characters", "36")
-    return clip(output, LARGE_OUTPUT)
+    left_out = r"\n\[\.\.\. ([\d,]+) characters left out \.\.\.\]\n"
+    head, missing, tail = [*re.split(left_out, output, maxsplit=1), "0", ""][:3]
+    return clip(head + tail, LARGE_OUTPUT, int(missing.replace(",", "")))
 
 
 def summary_hook(messages):
@@ -695,10 +688,8 @@ def sendable(content):
 
 
 def add_reply(messages, content):
-    """Adds the reply to the history and gives back its calls and their results.
-
-    Each call is answered before it runs: the history is valid whenever the turn ends.
-    """
+    """The calls of a reply and their results, in the history and still to be filled."""
+    # Answered before they run: the history is valid whenever the turn ends.
     calls = [block for block in content if block.type == "tool_use"]
     results = [{"type": "tool_result", "tool_use_id": call.id, "content": NOT_RUN}
                for call in calls]
@@ -776,16 +767,17 @@ def agent_loop(messages):
                     messages[:] = before
                     return
                 more = trigger_hooks("Stop", messages) if reply.content else None
-                if not more:
+                if not more or more.isspace():
                     return
-                if continues == MAX_CONTINUES:
-                    return show("[stopped: a Stop hook never had enough]", "33")
                 continues += 1
+                if continues > MAX_CONTINUES:
+                    return show("[stopped: a Stop hook never had enough]", "33")
                 messages.append({"role": "user", "content": more})
                 continue
+            old_todos = CURRENT_TODOS
             if not run_calls(calls, results, denied):
                 return
-            silent = 0 if made_a_plan(calls, results) else silent + 1
+            silent = silent + 1 if CURRENT_TODOS is old_todos else 0
             if wants_reminder(silent):
                 results.append({"type": "text", "text": REMINDER})
         show(f"[stopped: {MAX_TURNS} turns and not done; type 'go on' for more]", "33")
@@ -834,11 +826,11 @@ def main():
     show(f"{STAGE}: {MODEL} works in {WORKDIR}. Type a request, or q to leave.")
     messages = []
     while (line := read_line()).lower() not in ("q", "exit"):
-        if line:
-            context = trigger_hooks("UserPromptSubmit", line)
-            line = f"{line}\n\n{context}" if context else line
-            messages.append({"role": "user", "content": line})
-            with suppress(KeyboardInterrupt):  # a second one while handling it
+        with suppress(KeyboardInterrupt):  # a second one while handling it
+            if line:
+                context = trigger_hooks("UserPromptSubmit", line)
+                line = f"{line}\n\n{context}" if context else line
+                messages.append({"role": "user", "content": line})
                 agent_loop(messages)
 
 

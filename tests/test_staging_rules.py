@@ -244,7 +244,7 @@ def test_every_stage_is_read_in_the_same_order(stage):
     assert present == sorted(present, key=names.index), f"{stage}: {present}"
     text = source(stage)
     assert ast.get_docstring(ast.parse(text)).startswith(f"{short_name(stage)}: ")
-    assert text.endswith("main()\n")
+    assert names[-1] == "if __name__ == '__main__':", "main() is called at the end"
 
 
 @pytest.mark.parametrize("stage", STAGES)
