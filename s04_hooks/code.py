@@ -331,66 +331,98 @@ TOOL_HANDLERS = {
 }
 
 GRANTED = set()  # the paths outside the workspace that the user said yes to
+DENIED_CALLS = []  # the calls of this user turn that may not run
 # An entry is a program and then what its arguments hold; * and ? as in file names.
 DENY_LIST = [
-    "sudo", "doas", "su", "shutdown", "reboot", "halt", "poweroff", "mkfs*", "rm /",
-    "rm //*", "rm /.*", "rm /[*]*", "rm --no-preserve-root", "dd of=/dev/[!n]*",
-    "> /dev/sd*", "> /dev/[hvx]d*", "> /dev/nvme*", "> /dev/disk*",
+    "sudo", "doas", "pkexec", "su", "shutdown", "reboot", "halt", "poweroff",
+    "init [06]", "telinit", "systemctl poweroff", "systemctl reboot", "mkfs*", "rm /",
+    "rm //*", "rm /.*", "rm /[*]*", "rm --no-preserve-root", "dd of=/dev/[!nzsf]*",
+    "dd of=/dev/sd*", "dd of=/dev/nvme*", "[>tc]* /dev/sd*", "[>tc]* /dev/nvme*",
+    "[>tc]* /dev/[hv]d*", "[>tc]* /dev/xvd*", "[>tc]* /dev/mmc*", "[>tc]* /dev/*disk*",
 ]
 ASK_LIST = [
-    "rm", "rmdir", "unlink", "shred", "truncate", "dd", "wipefs", "* -delete",
-    "-delete", "find -fprint*", "git clean -*f*", "git reset --hard",
-    "git reset --merge", "git restore", "git rm", "git checkout --", "git checkout .",
-    "git checkout -f*", "git checkout head*", "git checkout *.[a-z]*", "git switch -f",
-    "git switch --disc*", "git stash drop", "git stash clear", "git branch -d",
-    "git tag -d", "git push -[fd]", "git push --force*", "git push --delete",
-    "git push --mirror", "git push +*", "git push :*", "git filter-*",
-    "git reflog expire", "git reflog delete", "git gc --prune*", "git worktree remove",
-    "git update-ref -d", "git -c alias*", "chmod *777", "chmod 000", "chmod -r",
-    "chown", "kill", "pkill", "killall", "crontab -r", "userdel", "tar --remove-files",
-    "rsync --del*", "rsync --remove*", "cp /dev/null", "mv /dev/null", "cat /dev/null",
-    "sed -i* /etc/*", "*awk *system(*", "eval", "trap", "ssh", "curl delete",
-    "docker rm", "docker rmi", "docker *prune", "docker down", "kubectl delete",
-    "terraform destroy", "apt* remove", "apt* purge", "pip* uninstall", "watch",
-    "parallel", "script", "flock", "env -s*", "env --split*", "source /dev/*",
-    ". /dev/*", "* /dev/stdin", "* /dev/fd/*", "cp -t*", "ln -t*", "install -t*",
-    "* --target-d*",
+    "rm", "rmdir", "unlink", "shred", "srm", "trash", "truncate", "dd", "wipefs",
+    "fdisk", "umount", "* -delete", "-delete", "find -f*", "git clean -*f*",
+    "git clean -i", "git reset --har*", "git reset --merge", "git reset --keep",
+    "git restore", "git rm", "git checkout --", "git checkout .*", "git checkout :*",
+    "git checkout -f*", "git checkout -[!-]*f*", "git checkout --force",
+    "git checkout head*", "git checkout @*", "git checkout *.[a-z]*",
+    "git checkout-index", "git switch -f", "git switch --force", "git switch --disc*",
+    "git stash drop", "git stash clear", "git branch -d", "git branch -[!-]*d*",
+    "git branch --delete", "git branch -f", "git tag -d", "git tag --delete",
+    "git push -[fd]", "git push -[!-]*f*", "git push -f?*", "git push --forc*",
+    "git push --del*", "git push --mirror", "git push --prune", "git push +*",
+    "git push :*", "git filter-*", "git reflog expire", "git reflog delete",
+    "git gc --prune*", "git prune", "git read-tree --reset", "git worktree remove",
+    "git update-ref -d", "git update-ref --stdin", "git foreach", "git deinit",
+    "git rebase -x", "git rebase --exec*", "git -c alias*", "chmod *777", "chmod a+rwx",
+    "chmod 0*0", "chmod 0", "chown", "chgrp", "chattr", "kill", "pkill", "killall",
+    "fuser -k", "systemctl stop", "crontab -r", "crontab [!-]*", "crontab -", "userdel",
+    "tar --remove-files", "zip -m", "rsync --del*", "rsync --remove*", "cp /dev/null",
+    "mv /dev/null", "cat /dev/null", "install /dev/null", "sed -*i* /etc/*",
+    "sed -*i* ..*", "sed -*i* ~*", "sed -*i* $*", "*awk *system(*", "php -r*",
+    "deno eval", "eval", "trap", "ssh", "watch", "parallel", "script", "flock",
+    "env -s*", "env --split*", "source /dev/*", ". /dev/*", "* /dev/stdin",
+    "* /dev/fd/*", "cp -*t*", "ln -*t*", "install -*t*", "curl *delete", "npx rimraf",
+    "docker* rm", "docker* rmi", "docker* kill", "docker* *prune", "docker* down",
+    "podman rm*", "kubectl delete", "kubectl drain", "helm uninstall",
+    "terraform destroy", "terraform apply", "tofu destroy", "aws rm", "gh delete",
+    "dropdb", "redis-cli flush*", "zfs destroy", "apt* remove", "apt* purge",
+    "apt* autoremove", "dnf remove", "dpkg -[rp]", "brew uninstall", "pip* uninstall",
+    "python* uninstall", "uv uninstall", "npm uninstall",
 ]
 WRITERS = ">", "tee", "touch", "mkdir", "mv", "cp", "ln", "install", "rsync"
-SCRATCH = re.compile(r"/tmp/|/dev/(null|stdout|stderr|tty|fd/\d+)$")
-KEYWORDS = "if then elif else while until do ! ) time coproc".split()
-WRAPPERS = ("> < env command builtin exec nohup nice timeout xargs stdbuf setsid "
-            "ionice busybox chroot strace").split()
-INLINE_FLAGS = {"python": "c", "pypy": "c", "bash": "c", "sh": "c", "dash": "c",
-                "zsh": "c", "ksh": "c", "perl": "eE", "ruby": "e", "node": "ep"}
+SCRATCH = re.compile(r"/tmp(/|$)|/dev/(null|stdout|stderr|tty|fd/\d+)$")
+BLANK = [], [":"], ["true"], ["false"], ["1"], ["exec"]
+KEYWORDS = "if then elif else while until do ! ) function coproc".split()
+WRAPPERS = ("> < env command builtin exec time nohup nice timeout xargs stdbuf setsid "
+            "ionice busybox toybox chroot unshare fd uv poetry pipenv conda").split()
+INLINE = {"c": "python pypy ipython bash sh dash zsh ksh fish csh tcsh ash rbash pwsh",
+          "eEp": "perl ruby node nodejs lua bun osascript"}
+OPERATORS = tuple(";&|()<>\n")
+QUOTED = r"""(?s:\\.)|'[^']*'|"(?:\\.|[^"\\])*\""""
+
+
+def without_comments(line):
+    """The line without comments, and without quoted operators that would look real."""
+    def plain(part):
+        """What stands for one quoted piece, or for a comment."""
+        inner = part[0].strip("\\'\"")
+        if part[0] == "\\\n" or part[0][0] == "#":
+            return ""
+        return "_" if inner and set(inner) <= set(OPERATORS) else part[0]
+
+    comment = r"(?<![^ \t\n;&|()])(?<!\\.)#[^\n]*"
+    return re.sub(rf"{QUOTED}|{comment}", plain, line, flags=re.S)
+
+
+def hides_something(line):
+    """Whether only the shell can know a part of the line, such as a substitution."""
+    double = "".join(part for part in re.findall(QUOTED, line, re.S) if part[0] == '"')
+    bare = re.sub(QUOTED, "'", line, flags=re.S)
+    return (re.search(r"`|\$\(|[<>]\(|\$'|(?<!<)<<(?!<)", bare)
+            or re.search(r"`|\$\(", re.sub(r"\\.", "", double))
+            or re.search(r"\$\{[^}]*[\s'\"]", line))
 
 
 def split_line(line):
-    """The simple commands of a shell line as lists of words.
-
-    A redirect is a command of its own: [">", FILE]. ["unreadable"] stands for what only
-    the shell can know, such as the output of a substitution.
-    """
-    line = re.sub(r"\$\(\([^()`]*\)\)", "0", line.replace("\\\n", ""))
-    quoted = r"""\\.|'[^']*'|"(?:\\.|[^"\\])*\""""
-    line = re.sub(rf"({quoted})|(?<![^\s;&|()])#[^\n]*", r"\1", line)
-    live = re.sub(quoted, lambda part: part[0] if part[0][0] == '"' else "'", line)
+    """The commands of a shell line as lists of words, redirects as [">", FILE]."""
+    line = re.sub(r"\$\(\((?:[^()`]|(?<!\$)\([^()`]*\))*\)\)", "0", line)
+    commands = [["unreadable"], []] if hides_something(line) else [[]]
+    line = without_comments(line)
     lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|()<>\n")
-    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
-    commands = [[]]
-    if re.search(r"`|\$\(|[<>]\(|\$'|(?<!<)<<(?!<)", live):
-        commands.insert(0, ["unreadable"])
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t", True, ""
     try:
         for token in lexer:
-            if token[:1] not in tuple(";&|()<>\n"):
-                commands[-1].append(token)
-            elif token == ">" and commands[-1] in ([], [":"], ["true"]):
-                commands.append(["truncate"])
-            else:
-                operator = [mark for mark in (">", "<", ")") if mark in token][:1]
-                commands.append(operator)
-            if token in ("{", "-exec", "-execdir", "-ok", "-okdir"):
+            if ">" in token and token.startswith(OPERATORS):
+                empties = ">>" not in token and commands[-1] in BLANK
+                commands += [["truncate"]] * empties + [[">"]]
+            elif token.startswith(OPERATORS):
+                commands.append([mark for mark in ("<", ")") if mark in token][:1])
+            elif token in ("{", "-exec", "-execdir", "-ok", "-okdir"):
                 commands.append([])
+            else:
+                commands[-1].append(token)
     except ValueError:  # an unclosed quote
         commands.append(["unreadable"])
     return commands
@@ -398,14 +430,17 @@ def split_line(line):
 
 def commands_in(line):
     """Every command a line can start, also behind env, xargs and the like."""
-    for words in split_line(line) if isinstance(line, str) else []:
+    line = line if isinstance(line, str) else ""
+    for words in split_line(line) if len(line) < 10_000 else [["unreadable"]]:
         while words and (words[0] in KEYWORDS or re.match(r"\w+\+?=", words[0])):
             words = words[1:]
-        if not words:
+        wraps = words and os.path.basename(words[0]) in WRAPPERS
+        if words[:1] == ["command"] and words[1:2] in (["-v"], ["-V"]):
             continue
-        first = os.path.basename(words[0]) if words[1:2] != ["-v"] else ""
-        for at, word in enumerate(words if first in WRAPPERS else words[:1]):
-            known = at > 1 or not re.search(r"\$" if at else r"[$*?{]|\w\[", word)
+        if wraps and len(words) > 100:
+            yield ["unreadable"]
+        for at, word in enumerate(words[: 100 if wraps else 1]):
+            known = at > 1 or not re.search(r"\$" if at else r"[$*?{]|[^\[]\[", word)
             name = os.path.basename(word).lower() if known else "unreadable"
             yield [name, *words[at + 1 :]]
 
@@ -419,12 +454,14 @@ def matches(entry, command):
 
 def runs_inline_code(command):
     """Whether an interpreter takes its program from its arguments or its input."""
-    flags = INLINE_FLAGS.get(command[0].rstrip("0123456789."))
-    options = list(takewhile(lambda arg: arg != "-m" and "." not in arg, command[1:]))
-    if flags and options == command[1:] and not any(arg[:1] != "-" for arg in options):
-        return not {"--version", "-V", "-v", "--help", "-h"} & set(options)
-    inline = re.compile(f"-[a-zA-Z]*[{flags}]|--eval|--print")
-    return bool(flags) and any(map(inline.match, options))
+    name, args = command[0].rstrip("0123456789."), command[1:]
+    flags = [flags for flags, names in INLINE.items() if name in names.split()]
+    script = r"[^-].*\.(py|sh|js|mjs|ts|rb|pl)" + ("|-m" if "py" in name else "")
+    options = list(takewhile(lambda arg: not re.fullmatch(script, arg), args))
+    if flags and options == args and all(arg[:1] == "-" for arg in args):
+        return not {"--version", "--help", "--test", "-V", "-v", "-h"} & set(args)
+    return bool(flags) and any(
+        re.match(rf"-\w*[{flags[0]}]|--eval|--print", arg) for arg in options)
 
 
 def is_outside(p):
@@ -443,10 +480,12 @@ def destroys(command):
 
 def writes_outside(command):
     """Whether a command may write outside the workspace."""
-    first = -1 if command[0] in ("cp", "ln", "install", "rsync") else 1
-    return command[0] in WRITERS and any(
-        ("$" in arg or is_outside(arg)) and not SCRATCH.match(arg)
-        for arg in command[first:])
+    name, *args = command
+    args = [arg for arg in args if arg[:1] != "-"]
+    targets = args[1:] if name in ("cp", "ln", "install", "rsync") else args
+    return name in WRITERS and any(
+        ("$" in arg or is_outside(arg)) and not SCRATCH.match(os.path.normpath(arg))
+        for arg in targets)
 
 
 def check_deny_list(command):
@@ -502,6 +541,7 @@ def check_permission(block):
     reason = blocked or check_rules(block.name, args)
     if blocked or (reason and ask_user(block.name, args, reason) == "deny"):
         show(f"[denied: {reason}]", "31")
+        DENIED_CALLS.append((block.name, block.input))
         return False
     if reason and block.name != "bash":
         GRANTED.add((WORKDIR / os.path.expanduser(args["path"])).resolve())
@@ -663,17 +703,16 @@ def preview(output):
     return "\n".join(lines)
 
 
-def run_calls(calls, results, denied):
+def run_calls(calls, results):
     """Runs the calls in order; False when one comes back that was denied before."""
     for call, result in zip(calls, results):
         show(clip(f"> {call.name} {call.input}", 400), "33")
-        if (call.name, call.input) in denied:
+        if (call.name, call.input) in DENIED_CALLS:
             result["content"] = DENIED
             show("[stopped: the model repeats a denied call; type another way]", "33")
             return False
         result["content"] = INTERRUPTED
         result["content"] = run_tool(call)
-        denied += [(call.name, call.input)] * (result["content"] == DENIED)
         show(preview(result["content"]), "2")
     return True
 
@@ -692,7 +731,8 @@ def say_stop(reply):
 
 def agent_loop(messages):
     """Lets the model act on the last user message until it asks for no more tools."""
-    before, denied, continues = messages[:-1], [], 0
+    before, continues = messages[:-1], 0
+    DENIED_CALLS.clear()
     try:
         for turn in range(1, MAX_TURNS + 1):
             reply = call_model(messages, turn)
@@ -713,7 +753,7 @@ def agent_loop(messages):
                     return show("[stopped: a Stop hook never had enough]", "33")
                 messages.append({"role": "user", "content": more})
                 continue
-            if not run_calls(calls, results, denied):
+            if not run_calls(calls, results):
                 return
         show(f"[stopped: {MAX_TURNS} turns and not done; type 'go on' for more]", "33")
     except KeyboardInterrupt:

@@ -26,9 +26,9 @@ PAIRS = list(pairwise(STAGES))
 BUDGETS = {
     "s01": (340, None, None),
     "s02": (510, 180, 8),
-    "s03": (700, 200, 12),
-    "s04": (790, 90, 14),
-    "s05": (870, 90, 8),
+    "s03": (740, 240, 12),
+    "s04": (820, 90, 14),
+    "s05": (890, 90, 8),
 }
 
 # Definitions that differ from the stage before, and why the lesson needs it.
