@@ -374,7 +374,7 @@ SCRATCH = re.compile(r"/tmp(/|$)|/dev/(null|stdout|stderr|tty|fd/\d+)$")
 BLANK = [], [":"], ["true"], ["false"], ["1"], ["exec"]
 KEYWORDS = "if then elif else while until do ! ) function coproc".split()
 WRAPPERS = ("> < env command builtin exec time nohup nice timeout xargs stdbuf setsid "
-            "ionice busybox toybox chroot unshare fd uv poetry pipenv conda").split()
+            "ionice strace busybox toybox chroot unshare fd uv poetry pipenv").split()
 INLINE = {"c": "python pypy ipython bash sh dash zsh ksh fish csh tcsh ash rbash pwsh",
           "eEp": "perl ruby node nodejs lua bun osascript"}
 OPERATORS = tuple(";&|()<>\n")
