@@ -79,6 +79,11 @@ def talk():
     ]
 
 
+def echo(stage):
+    """Makes bash give back its command: for what is about the loop, not the shell."""
+    set_tool(stage, "bash", lambda command: command)
+
+
 def seen_by_model(turn, n=-1):
     """The messages of the n-th request."""
     return turn.requests[n]["messages"]
@@ -126,8 +131,9 @@ def test_a_tool_use_stop_without_a_call_ends_the_turn_and_is_named(stage):
 
 
 def test_text_beside_a_call_does_not_end_the_turn(stage):
+    echo(stage)
     for words in ("Done.", "Task complete. Stop.", "end_turn", "q"):
-        turn = play(stage, [text(words), bash("echo on")], "The end.")
+        turn = play(stage, [text(words), bash("on")], "The end.")
         equal("L1", turn, turn.results, ["on"])
 
 
@@ -199,7 +205,7 @@ MIXES = [
 
 
 def test_any_mix_of_blocks_can_be_sent_back(stage):
-    set_tool(stage, "bash", lambda command: command)
+    echo(stage)
     for content in MIXES:
         turn = play(stage, content, "Done.")
         calls = [block for block in content if block["type"] == "tool_use"]
@@ -287,8 +293,9 @@ def test_wrong_arguments_are_an_error_that_names_them(stage):
 
 
 def test_arguments_that_are_no_object_are_an_error_and_the_turn_stays_valid(stage):
+    echo(stage)
     for value in ("ls", ["ls"], None, 5, True, "", []):
-        turn = play(stage, [tool_use("bash", value)], [bash("echo on")], "Done.")
+        turn = play(stage, [tool_use("bash", value)], [bash("on")], "Done.")
         is_error("L6", turn, turn.results[0])
         equal("L6", turn, turn.results[1], "on")
 
@@ -399,9 +406,9 @@ def test_the_line_of_a_failed_call_says_what_to_do(stage):
 
 
 def test_a_call_that_fails_later_keeps_the_finished_results(stage):
-    set_tool(stage, "bash", lambda command: "kept")
+    echo(stage)
     for error in API_ERRORS.values():
-        turn = play(stage, [bash("true")], error, history=talk())
+        turn = play(stage, [bash("kept")], error, history=talk())
         equal("L4", turn, turn.results, ["kept"])
         after = play(stage, "Here.", say="go on", history=turn.messages)
         kinds = [block["type"] for block in seen_by_model(after)[-1]["content"]]
@@ -419,14 +426,14 @@ def test_a_turn_the_api_refuses_is_taken_back_out(stage):
 
 
 def test_a_refused_turn_is_taken_back_with_all_its_rounds(stage):
+    echo(stage)
     for error in REFUSED:
-        rounds = [[bash("echo 1")], [bash("echo 2")]]
-        turn = play(stage, *rounds, error, history=talk())
+        turn = play(stage, [bash("1")], [bash("2")], error, history=talk())
         equal("L4", turn, turn.messages, talk())
 
 
 def test_a_refusal_takes_the_whole_turn_back(stage):
-    set_tool(stage, "bash", lambda command: command)
+    echo(stage)
     for reason in TAKEN_BACK:
         for content in ([], [text("I can't.")], [text("I"), bash("ls")]):
             refusal = {"content": content, "stop_reason": reason}
@@ -495,12 +502,22 @@ def test_the_line_after_an_interrupt_follows_the_results_in_one_message(stage):
     equal("L4", after, last[-1]["text"], "Leave it.")
 
 
+def is_starting_a_process():
+    """Whether the main thread has not yet come back from starting a process."""
+    frame = sys._current_frames()[threading.main_thread().ident]
+    while frame and frame.f_code is not subprocess.Popen.__init__.__code__:
+        frame = frame.f_back
+    return frame is not None
+
+
 def ctrl_c_when(path):
-    """Sends this process a real Ctrl-C as soon as the file is there."""
+    """Sends this process a real Ctrl-C as soon as a command has made the file."""
 
     def wait():
         until = time.monotonic() + 5
-        while not path.exists() and time.monotonic() < until:
+        while not path.exists() or is_starting_a_process():
+            if time.monotonic() > until:
+                break
             time.sleep(0.002)
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -563,7 +580,7 @@ def interrupted_at(stage, line):
 
 
 def test_ctrl_c_at_any_line_of_the_loop_leaves_a_history_the_api_accepts(stage):
-    set_tool(stage, "bash", lambda command: command)
+    echo(stage)
     for line in lines_of_the_loop(stage):
         history = interrupted_at(stage, line)
         after = play(stage, "Good.", say="And now?", history=history)
@@ -575,12 +592,13 @@ def test_ctrl_c_at_any_line_of_the_loop_leaves_a_history_the_api_accepts(stage):
 
 def rounds(count):
     """Replies that each ask for a tool."""
-    return [[bash("echo again")] for _ in range(count)]
+    return [[bash("again")] for _ in range(count)]
 
 
 @pytest.mark.parametrize("cap", [1, 3])
 def test_the_turn_cap_stops_with_its_own_notice_and_every_call_answered(stage, cap):
     stage.MAX_TURNS = cap
+    echo(stage)
     turn = play(stage, *rounds(cap))
     equal("C10", turn, len(turn.requests), cap)
     equal("C10", turn, turn.results, ["again"] * cap)
@@ -592,6 +610,7 @@ def test_the_turn_cap_stops_with_its_own_notice_and_every_call_answered(stage, c
 
 def test_a_turn_that_ends_at_the_cap_has_no_cap_notice(stage):
     stage.MAX_TURNS = 3
+    echo(stage)
     turn = play(stage, *rounds(2), "Done.")
     equal("L5", turn, turn.lines[-1], "Done.")
 
@@ -631,8 +650,9 @@ def test_on_a_terminal_each_model_call_leaves_one_line_with_turn_tokens_and_stop
 
 
 def test_a_reply_without_usage_is_no_trouble(stage):
+    echo(stage)
     for usage in (None, {}, {"input_tokens": None}, {"other": 1}):
-        first = {**reply(bash("echo 1")), "usage": usage}
+        first = {**reply(bash("1")), "usage": usage}
         turn = play(stage, first, {**reply("Done."), "usage": usage}, terminal=True)
         contains("plain", turn, turn.said, "turn 1", "turn 2", "Done.")
 
@@ -921,6 +941,13 @@ def at_once(stage, commands):
         return [(command, *end) for command, end in zip(commands, ends)]
 
 
+def results_of(stage, table):
+    """(command, result, second column) of a table's commands, run at the same time."""
+    commands = [command for command, _ in table]
+    seen = [result for _, result, _ in at_once(stage, commands)]
+    return zip(commands, seen, [wanted for _, wanted in table])
+
+
 BACKGROUND = [
     "sleep 60 & echo $!; echo started",
     "(sleep 60; echo late) & echo $!; echo started",
@@ -980,8 +1007,8 @@ EMPTY_INPUT = [
 
 
 def test_a_command_has_empty_input_and_no_terminal(stage):
-    for command, output in EMPTY_INPUT:
-        equal("A3", command, stage.run_bash(command).strip(), output)
+    for command, result, output in results_of(stage, EMPTY_INPUT):
+        equal("A3", command, result.strip(), output)
 
 
 def left_out(result):
@@ -1042,8 +1069,7 @@ EXIT_CODES = [
 
 def test_an_exit_code_is_shown_when_it_is_not_0(stage):
     (stage.WORKDIR / "f").write_text("abc\n")
-    for command, wanted in EXIT_CODES:
-        result = stage.run_bash(command)
+    for command, result, wanted in results_of(stage, EXIT_CODES):
         check(result.endswith(wanted), "A5", command, result, wanted)
         equal("A5", command, "exit code" in result, "exit code" in wanted)
 
@@ -1056,8 +1082,8 @@ IN_ORDER = [
 
 
 def test_both_streams_come_back_in_order(stage):
-    for command, lines in IN_ORDER:
-        equal("A6", command, stage.run_bash(command).split(), lines.split())
+    for command, result, lines in results_of(stage, IN_ORDER):
+        equal("A6", command, result.split(), lines.split())
 
 
 NO_TEXT = [
@@ -1070,8 +1096,7 @@ NO_TEXT = [
 
 
 def test_bytes_that_are_no_text_are_replaced(stage):
-    for command, parts in NO_TEXT:
-        result = stage.run_bash(command)
+    for command, result, parts in results_of(stage, NO_TEXT):
         contains("A7", command, result, *parts)
         result.encode()
 
@@ -1092,8 +1117,8 @@ IN_BASH = [
 
 
 def test_commands_run_in_bash(stage):
-    for command, output in IN_BASH:
-        equal("A8", command, stage.run_bash(command), output)
+    for command, result, output in results_of(stage, IN_BASH):
+        equal("A8", command, result, output)
 
 
 def test_a_command_does_not_see_the_keys(stage, monkeypatch):
@@ -1119,8 +1144,8 @@ INDENTED = [
 
 
 def test_leading_spaces_survive(stage):
-    for command, output in INDENTED:
-        equal("A10", command, stage.run_bash(command), output)
+    for command, result, output in results_of(stage, INDENTED):
+        equal("A10", command, result, output)
 
 
 TOO_LONG = "echo " + "x" * 3_000_000
@@ -1183,5 +1208,5 @@ def test_the_danger_list_blocks_the_plain_spellings(stage, harmless_programs):
 
 
 def test_the_danger_list_lets_a_harmless_mention_pass(stage, harmless_programs):
-    for command in MENTIONS:
-        lacks("danger", command, stage.run_bash(command), "blocked", "exit code")
+    for command, result, _ in at_once(stage, MENTIONS):
+        lacks("danger", command, result, "blocked", "exit code")
