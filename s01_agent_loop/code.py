@@ -201,7 +201,7 @@ def call_model(messages, turn):
 
 def sendable(content):
     """The blocks to send back: as they came, but for those the API would refuse."""
-    blocks = [block for block in content if block.type != "text" or block.text.strip()]
+    blocks = [b for b in content if b.type != "text" or (b.text or "").strip()]
     blocks.sort(key=lambda block: block.type == "tool_use")  # nothing may follow a call
     return [block if block.type != "tool_use" or isinstance(block.input, dict) else
             {"type": "tool_use", "id": block.id, "name": block.name, "input": {}}
@@ -268,7 +268,7 @@ def agent_loop(messages):
         for turn in range(1, MAX_TURNS + 1):
             reply = call_model(messages, turn)
             for block in reply.content:
-                if block.type == "text" and block.text.strip():
+                if block.type == "text" and (block.text or "").strip():
                     show(block.text)
             calls, results = add_reply(messages, reply.content)
             if reply.stop_reason != "tool_use" or not calls:

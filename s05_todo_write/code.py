@@ -180,7 +180,7 @@ def safe_path(p):
 def file_path(p, must_exist=True):
     """The safe path of a file; ValueError for a folder, a device or a pipe."""
     path = safe_path(p)
-    if not path.is_file() and (must_exist or path.exists()):
+    if not path.is_file() and (must_exist or os.path.lexists(path)):
         raise ValueError(f"{'Not a file' if path.exists() else 'No such file'}: {p}")
     return path
 
@@ -407,21 +407,21 @@ ASK_LIST = [
     "git clean -i", "git reset --har*", "git reset --merge", "git reset --keep",
     "git restore", "git rm", "git checkout --", "git checkout .*", "git checkout :*",
     "git checkout -f*", "git checkout -[!-]*f*", "git checkout --force",
-    "git checkout head*", "git checkout @*", "git checkout *.[a-z]*",
-    "git checkout-index", "git switch -f", "git switch --force", "git switch --disc*",
-    "git stash drop", "git stash clear", "git branch -d", "git branch -[!-]*d*",
-    "git branch --delete", "git branch -f", "git tag -d", "git tag --delete",
-    "git push -[fd]", "git push -[!-]*f*", "git push -f?*", "git push --forc*",
-    "git push --del*", "git push --mirror", "git push --prune", "git push +*",
-    "git push :*", "git filter-*", "git reflog expire", "git reflog delete",
-    "git gc --prune*", "git prune", "git read-tree --reset", "git worktree remove",
-    "git update-ref -d", "git update-ref --stdin", "git foreach", "git deinit",
-    "git rebase -x", "git rebase --exec*", "git -c alias*", "chmod *777", "chmod a+rwx",
-    "chmod 0*0", "chmod 0", "chown", "chgrp", "chattr", "kill", "pkill", "killall",
-    "fuser -k", "systemctl stop", "crontab -r", "crontab [!-]*", "crontab -", "userdel",
+    "git checkout @*", "git checkout *.[a-z]*", "git checkout-index", "git switch -f",
+    "git switch --force", "git switch --disc*", "git stash drop", "git stash clear",
+    "git branch -d", "git branch -[!-]*d*", "git branch --delete", "git branch -f",
+    "git tag -d", "git tag --delete", "git push -[fd]", "git push -[!-]*f*",
+    "git push -f?*", "git push --forc*", "git push --del*", "git push --mirror",
+    "git push --prune", "git push +*", "git push :*", "git filter-*",
+    "git reflog expire", "git reflog delete", "git gc --prune*", "git prune",
+    "git read-tree --reset", "git worktree remove", "git update-ref -d",
+    "git update-ref --stdin", "git foreach", "git deinit", "git rebase -x",
+    "git rebase --exec*", "git -c alias*", "chmod *777", "chmod a+rwx", "chmod 0*0",
+    "chmod 0", "chown", "chgrp", "chattr", "kill", "pkill", "killall", "fuser -k",
+    "systemctl stop", "crontab -r", "crontab [!-]*", "crontab -", "userdel",
     "tar --remove-files", "zip -m", "rsync --del*", "rsync --remove*", "cp /dev/null",
     "mv /dev/null", "cat /dev/null", "install /dev/null", "sed -*i* /etc/*",
-    "sed -*i* ..*", "sed -*i* ~*", "sed -*i* $*", "*awk *system(*", "php -r*",
+    "sed -*i* ..*", "sed -*i* ~*", "sed -*i* $*", "*awk *system*(*", "php -r*",
     "deno eval", "eval", "trap", "ssh", "watch", "parallel", "script", "flock",
     "env -s*", "env --split*", "source /dev/*", ". /dev/*", "* /dev/stdin",
     "* /dev/fd/*", "cp -*t*", "ln -*t*", "install -*t*", "curl *delete", "npx rimraf",
@@ -430,16 +430,19 @@ ASK_LIST = [
     "terraform destroy", "terraform apply", "tofu destroy", "aws rm", "gh delete",
     "dropdb", "redis-cli flush*", "zfs destroy", "apt* remove", "apt* purge",
     "apt* autoremove", "dnf remove", "dpkg -[rp]", "brew uninstall", "pip* uninstall",
-    "python* uninstall", "uv uninstall", "npm uninstall",
+    "python* uninstall", "uv uninstall", "npm uninstall", "at", "batch", "tmux",
+    "screen", "parted", "blkdiscard", "mkswap", "ed", "ex", "ln /dev/null",
+    "git config alias*",
 ]
 WRITERS = ">", "tee", "touch", "mkdir", "mv", "cp", "ln", "install", "rsync"
 SCRATCH = re.compile(r"/tmp(/|$)|/dev/(null|stdout|stderr|tty|fd/\d+)$")
 BLANK = [], [":"], ["true"], ["false"], ["1"], ["exec"]
 KEYWORDS = "if then elif else while until do ! ) function coproc".split()
 WRAPPERS = ("> < env command builtin exec time nohup nice timeout xargs stdbuf setsid "
-            "ionice strace busybox toybox chroot unshare fd uv poetry pipenv").split()
-INLINE = {"c": "python pypy ipython bash sh dash zsh ksh fish csh tcsh ash rbash pwsh",
-          "eEp": "perl ruby node nodejs lua bun osascript"}
+            "ionice strace ltrace taskset chrt systemd-run busybox toybox chroot entr "
+            "unshare fakeroot fd uv poetry pipenv conda gtimeout gxargs").split()
+INLINE = {"cs": "python pypy ipython bash sh dash zsh ksh fish csh tcsh ash rbash pwsh",
+          "eEp": "perl ruby node nodejs lua bun osascript R Rscript julia elixir"}
 OPERATORS = tuple(";&|()<>\n")
 QUOTED = r"""(?s:\\.)|'[^']*'|"(?:\\.|[^"\\])*\""""
 
@@ -501,7 +504,7 @@ def commands_in(line):
         if wraps and len(words) > 100:
             yield ["unreadable"]
         for at, word in enumerate(words[: 100 if wraps else 1]):
-            known = at > 1 or not re.search(r"\$" if at else r"[$*?{]|[^\[]\[", word)
+            known = at > 1 or not re.search(r"\$" if at else r"[$*?{]|\[[^\[]", word)
             name = os.path.basename(word).lower() if known else "unreadable"
             yield [name, *words[at + 1 :]]
 
@@ -720,7 +723,7 @@ def call_model(messages, turn):
 
 def sendable(content):
     """The blocks to send back: as they came, but for those the API would refuse."""
-    blocks = [block for block in content if block.type != "text" or block.text.strip()]
+    blocks = [b for b in content if b.type != "text" or (b.text or "").strip()]
     blocks.sort(key=lambda block: block.type == "tool_use")  # nothing may follow a call
     return [block if block.type != "tool_use" or isinstance(block.input, dict) else
             {"type": "tool_use", "id": block.id, "name": block.name, "input": {}}
@@ -798,7 +801,7 @@ def agent_loop(messages):
         for turn in range(1, MAX_TURNS + 1):
             reply = call_model(messages, turn)
             for block in reply.content:
-                if block.type == "text" and block.text.strip():
+                if block.type == "text" and (block.text or "").strip():
                     show(block.text)
             calls, results = add_reply(messages, reply.content)
             if reply.stop_reason != "tool_use" or not calls:
