@@ -32,7 +32,7 @@ from kit.protocol import as_sent, check_history, check_request, outline, remembe
 from kit.stages import stage_file, stages
 
 SETTINGS = {
-    "MAX_TURNS": [1, 2, 3, 4, 8],
+    "MAX_TURNS": [1, 2, 4, 8, 8],
     "OUTPUT_LIMIT": [50_000, 200],
     "LARGE_OUTPUT": [20_000, 50],
 }

@@ -186,7 +186,7 @@ class Dice:
 
         outcomes = [*[None] * 8, *words, *odd, *FAILURES[:4]]
         if self.chance(0.3):
-            outcomes = [self.rng.choice(outcomes)]  # the same each time
+            outcomes = [self.rng.choice(outcomes[8:])]  # the same each time
 
         def hook(*arguments):
             outcome = self.rng.choice(outcomes)

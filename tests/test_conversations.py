@@ -95,12 +95,13 @@ def test_ctrl_c_while_a_command_starts_ends_it_too(ctrl_c_after, tmp_path):
     commands = []
     for name in stages():
         stage = fresh(name).again(WORKDIR=fill(tmp_path / name))
-        for tenth in range(1, 80, 8):
+        for tenth in range(1, 41):
             late = stage.WORKDIR / f"late{tenth}"
-            ctrl_c_after(tenth / 10_000)
             with pytest.raises(KeyboardInterrupt):
+                ctrl_c_after(tenth / 10_000)
                 stage.run_bash(f"sleep 0.2; touch {late.name}")
             commands.append((f"{name}, Ctrl-C after {tenth / 10} ms", late))
     time.sleep(0.4)  # what is still running gets to its end
     outlived = [when for when, late in commands if late.exists()]
-    assert not outlived, f"the command ran on after Ctrl-C: {outlived}"
+    count = f"{len(outlived)} of {len(commands)}"
+    assert not outlived, f"{count} commands ran on after Ctrl-C: {outlived[:5]}"
