@@ -9,6 +9,7 @@ Run: ./workshop run s03 (no key), or python s03_permission/code.py (key in .env)
 """
 
 import codecs
+import json
 import os
 import re
 import select
@@ -549,6 +550,12 @@ def check_permission(block):
     return True
 
 
+def clean(value):
+    """Text or JSON data with question marks for what UTF-8 cannot hold."""
+    text = json.dumps(value, ensure_ascii=False)
+    return json.loads(text.encode("utf-8", "replace"))
+
+
 def show(text, style="", end="\n"):
     """Prints with control characters made visible, styled where the terminal can."""
     shown = (c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
@@ -569,11 +576,16 @@ def as_blocks(content):
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-def call_model(messages, turn):
-    """The model's reply; a failed call is an empty reply whose stop_reason says why."""
+def join_users(messages):
+    """Makes one message of user messages at the end, so that the roles alternate."""
     while [message["role"] for message in messages[-2:]] == ["user", "user"]:
         first, second = (as_blocks(message["content"]) for message in messages[-2:])
         messages[-2:] = [{"role": "user", "content": first + second}]
+
+
+def call_model(messages, turn):
+    """The model's reply; a failed call is an empty reply whose stop_reason says why."""
+    join_users(messages)
     show_status(turn, "waiting for the model", end="\r")
     try:
         reply = client.messages.create(
@@ -592,13 +604,22 @@ def call_model(messages, turn):
     return reply
 
 
+def mend(block):
+    """The block, or a plain copy where half a character or its input cannot be sent."""
+    if block.type == "text" and clean(block.text) != block.text:
+        return {"type": "text", "text": clean(block.text)}
+    data = clean(block.input) if block.type == "tool_use" else None
+    if block.type != "tool_use" or isinstance(data, dict) and data == block.input:
+        return block
+    data = data if isinstance(data, dict) else {}
+    return {"type": "tool_use", "id": block.id, "name": block.name, "input": data}
+
+
 def sendable(content):
     """The blocks to send back: as they came, but for those the API would refuse."""
     blocks = [b for b in content if b.type != "text" or (b.text or "").strip()]
     blocks.sort(key=lambda block: block.type == "tool_use")  # nothing may follow a call
-    return [block if block.type != "tool_use" or isinstance(block.input, dict) else
-            {"type": "tool_use", "id": block.id, "name": block.name, "input": {}}
-            for block in blocks]
+    return [mend(block) for block in blocks]
 
 
 def add_reply(messages, content):
@@ -623,7 +644,7 @@ def run_tool(call):
         output = f"Error: {type(error).__name__}: {error}"
     if output is None:
         output = "Error: the tool gave no result"
-    return str(output).encode("utf-8", "replace").decode() or "(no output)"
+    return clean(str(output)) or "(no output)"
 
 
 def preview(output):
@@ -681,6 +702,8 @@ def agent_loop(messages):
         show(f"[stopped: {MAX_TURNS} turns and not done; type 'go on' for more]", "33")
     except KeyboardInterrupt:
         show("\n[interrupted: finished results are kept; type what to do next]", "33")
+    finally:
+        join_users(messages)
 
 
 def read_line():

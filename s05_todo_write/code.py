@@ -634,7 +634,7 @@ def trigger_hooks(event, *args):
             show(f"[{answer}]", "31")
             answer = answer if event == "PreToolUse" else None  # a broken gate is shut
         if answer:
-            return answer.encode("utf-8", "replace").decode()
+            return clean(answer)
     return None
 
 
@@ -678,6 +678,12 @@ register_hook("PostToolUse", large_output_hook)
 register_hook("Stop", summary_hook)
 
 
+def clean(value):
+    """Text or JSON data with question marks for what UTF-8 cannot hold."""
+    text = json.dumps(value, ensure_ascii=False)
+    return json.loads(text.encode("utf-8", "replace"))
+
+
 def show(text, style="", end="\n"):
     """Prints with control characters made visible, styled where the terminal can."""
     shown = (c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
@@ -698,11 +704,16 @@ def as_blocks(content):
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-def call_model(messages, turn):
-    """The model's reply; a failed call is an empty reply whose stop_reason says why."""
+def join_users(messages):
+    """Makes one message of user messages at the end, so that the roles alternate."""
     while [message["role"] for message in messages[-2:]] == ["user", "user"]:
         first, second = (as_blocks(message["content"]) for message in messages[-2:])
         messages[-2:] = [{"role": "user", "content": first + second}]
+
+
+def call_model(messages, turn):
+    """The model's reply; a failed call is an empty reply whose stop_reason says why."""
+    join_users(messages)
     show_status(turn, "waiting for the model", end="\r")
     try:
         reply = client.messages.create(
@@ -721,13 +732,22 @@ def call_model(messages, turn):
     return reply
 
 
+def mend(block):
+    """The block, or a plain copy where half a character or its input cannot be sent."""
+    if block.type == "text" and clean(block.text) != block.text:
+        return {"type": "text", "text": clean(block.text)}
+    data = clean(block.input) if block.type == "tool_use" else None
+    if block.type != "tool_use" or isinstance(data, dict) and data == block.input:
+        return block
+    data = data if isinstance(data, dict) else {}
+    return {"type": "tool_use", "id": block.id, "name": block.name, "input": data}
+
+
 def sendable(content):
     """The blocks to send back: as they came, but for those the API would refuse."""
     blocks = [b for b in content if b.type != "text" or (b.text or "").strip()]
     blocks.sort(key=lambda block: block.type == "tool_use")  # nothing may follow a call
-    return [block if block.type != "tool_use" or isinstance(block.input, dict) else
-            {"type": "tool_use", "id": block.id, "name": block.name, "input": {}}
-            for block in blocks]
+    return [mend(block) for block in blocks]
 
 
 def add_reply(messages, content):
@@ -755,7 +775,7 @@ def run_tool(call):
         output = f"Error: {type(error).__name__}: {error}"
     if output is None:
         output = "Error: the tool gave no result"
-    output = str(output).encode("utf-8", "replace").decode() or "(no output)"
+    output = clean(str(output)) or "(no output)"
     return trigger_hooks("PostToolUse", call, output) or output
 
 
@@ -826,6 +846,8 @@ def agent_loop(messages):
         show(f"[stopped: {MAX_TURNS} turns and not done; type 'go on' for more]", "33")
     except KeyboardInterrupt:
         show("\n[interrupted: finished results are kept; type what to do next]", "33")
+    finally:
+        join_users(messages)
 
 
 def read_line():

@@ -451,9 +451,14 @@ def test_words_no_request_can_carry_are_taken_back_out(stage):
     equal("L7", turn, len(turn.lines), 1)
 
 
-def test_a_call_no_request_can_carry_back_is_taken_back_out(stage):
-    turn = play(stage, [bash("echo half a pair: \ud83d")], history=talk())
-    equal("L4", turn, turn.messages, talk())
+def test_half_a_character_in_a_call_goes_back_as_a_question_mark(stage):
+    turn = play(stage, [bash("echo half a pair: \ud83d")], "Done.", history=talk())
+    contains("L4", turn, str(seen_by_model(turn)[-2]), "half a pair: ?")
+
+
+def test_half_a_character_in_a_text_goes_back_as_a_question_mark(stage):
+    turn = play(stage, [text("half \ud83d"), bash("true")], "Done.", history=talk())
+    contains("L4", turn, str(seen_by_model(turn)[-2]), "half ?")
 
 
 def test_lines_typed_after_failures_arrive_together_as_one_message(stage):

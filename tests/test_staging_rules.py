@@ -24,11 +24,11 @@ PAIRS = list(pairwise(STAGES))
 # s02 an atomic save, byte-exact edits and a glob that cannot leave or loop;
 # s03 a command line is read as commands, not searched for words.
 BUDGETS = {
-    "s01": (340, None, None),
-    "s02": (510, 180, 8),
-    "s03": (740, 240, 12),
-    "s04": (820, 90, 14),
-    "s05": (890, 90, 8),
+    "s01": (360, None, None),
+    "s02": (530, 180, 8),
+    "s03": (760, 240, 12),
+    "s04": (850, 90, 14),
+    "s05": (910, 90, 8),
 }
 
 # Definitions that differ from the stage before, and why the lesson needs it.
