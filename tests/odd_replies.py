@@ -8,7 +8,7 @@ import itertools
 
 from kit import scripted
 
-LONG = "x" * 200_000
+LONG = "x" * 60_000  # more than any limit of a stage
 HALF = "\ud83d"  # half of a surrogate pair: JSON can spell it, UTF-8 cannot
 TEXTS = ["Done.", "I run it.", "Next:\n- a\n- b", "你好 ✓", "\x00", "\x1b[31mred", LONG]
 TEXTS += ["", "", " ", "\n\t", "\u00a0", "\u200b"] * 2
