@@ -1,5 +1,7 @@
 """Replies and histories: as they must come back, and as a person reads them."""
 
+import json
+
 from kit.protocol import outline
 
 
@@ -9,7 +11,14 @@ def echo(reply):
     kept = [b for b in content or [] if b["type"] != "text" or b["text"].strip()]
     kept.sort(key=lambda block: block["type"] == "tool_use")
     odd = [b for b in kept if not isinstance(b.get("input", {}), dict)]
-    return [b | {"input": {}} if b in odd else b for b in kept]
+    kept = [b | {"input": {}} if b in odd else b for b in kept]
+    return [whole(b) if b["type"] in ("text", "tool_use") else b for b in kept]
+
+
+def whole(block):
+    """The block with question marks for half characters: no request holds those."""
+    text = json.dumps(block, ensure_ascii=False)
+    return json.loads(text.encode("utf-8", "replace"))
 
 
 def blocks(message, kind):

@@ -5,13 +5,10 @@ tests/conversations.py plays many more of these, and shows one of them again.
 
 import io
 import itertools
-import signal
-import time
 from contextlib import redirect_stdout
 
-import pytest
 from conversations import MODES, play_all
-from stage_bench import Interrupts, fill, fresh
+from stage_bench import Interrupts, fresh
 
 from kit.scripted import ScriptedModel, text, thinking, tool_use
 from kit.stages import stage_file, stages
@@ -73,35 +70,3 @@ def test_ctrl_c_before_any_bytecode_of_a_turn_leaves_a_valid_history(tmp_path):
             if not play_a_turn(stage, stage_file(name), at):
                 break
         assert at > 300, f"{name}: a turn of {at} bytecodes is no turn"
-
-
-@pytest.fixture
-def ctrl_c_after():
-    """A function that has Ctrl-C come after so many seconds."""
-    ring = {
-        signal.SIGALRM: lambda *_: signal.raise_signal(signal.SIGINT),
-        signal.SIGINT: signal.default_int_handler,
-    }
-    before = {number: signal.signal(number, what) for number, what in ring.items()}
-    yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds)
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    for number, what in before.items():
-        signal.signal(number, what)
-
-
-@pytest.mark.filterwarnings("ignore")  # of a process that is forgotten
-def test_ctrl_c_while_a_command_starts_ends_it_too(ctrl_c_after, tmp_path):
-    """To start a shell takes some milliseconds; none of them may lose the child."""
-    commands = []
-    for name in stages():
-        stage = fresh(name).again(WORKDIR=fill(tmp_path / name))
-        for tenth in range(1, 41):
-            late = stage.WORKDIR / f"late{tenth}"
-            with pytest.raises(KeyboardInterrupt):
-                ctrl_c_after(tenth / 10_000)
-                stage.run_bash(f"sleep 0.2; touch {late.name}")
-            commands.append((f"{name}, Ctrl-C after {tenth / 10} ms", late))
-    time.sleep(0.4)  # what is still running gets to its end
-    outlived = [when for when, late in commands if late.exists()]
-    count = f"{len(outlived)} of {len(commands)}"
-    assert not outlived, f"{count} commands ran on after Ctrl-C: {outlived[:5]}"
