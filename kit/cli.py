@@ -126,7 +126,9 @@ def do_run(arguments: argparse.Namespace) -> int:
 
 
 def do_test(arguments: argparse.Namespace) -> int:
-    """Become pytest in the repo's root. Raises Usage."""
+    """Run every test, or become pytest for the words given. Raises Usage."""
+    if not arguments.words:
+        return int(import_module("kit.lanes").run_all())
     words = [below_tests(word) or word for word in arguments.words]
     first = words[0] if words else "-"
     if first.startswith(("-", str(ROOT))):
