@@ -86,7 +86,7 @@ class Interrupts:
     def start(self):
         """Sets the moment of the first one, in bytecodes of the stage or in time."""
         if self.mode == "at a bytecode":
-            self.left = self.at or int(10 ** self.rng.uniform(0, 3))
+            self.left = self.at or int(10 ** self.rng.uniform(1, 3))
             sys.settrace(self.trace)
         else:
             self.left = self.rng.choice([1, 1, 2])
