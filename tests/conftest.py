@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+import signal
 import socket
 from pathlib import Path
 
@@ -30,6 +31,10 @@ def load_other_dotenv(path=None, *rest, **options):
         return False
     return load_dotenv(path, *rest, **options)
 
+
+# What is started in the background ignores these, and so would all that a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # At once: a module may load a stage while it is collected.
 drop_learner_settings(os.environ)
