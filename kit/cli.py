@@ -127,8 +127,9 @@ def do_run(arguments: argparse.Namespace) -> int:
 
 def do_test(arguments: argparse.Namespace) -> int:
     """Run every test, or become pytest for the words given. Raises Usage."""
+    lanes = import_module("kit.lanes")
     if not arguments.words:
-        return int(import_module("kit.lanes").run_all())
+        return int(lanes.run(lanes.test_files(), []))
     words = [below_tests(word) or word for word in arguments.words]
     first = words[0] if words else "-"
     if first.startswith(("-", str(ROOT))):
@@ -137,6 +138,8 @@ def do_test(arguments: argparse.Namespace) -> int:
     else:
         stage = a_stage(words.pop(0))
         targets = stage_tests(stage)
+        if not words:
+            return int(lanes.run(targets, ["--stage", short_name(stage)]))
         words = ["--stage", short_name(stage), *words]
     shown = [os.path.relpath(target, ROOT) for target in targets]
     print("pytest", *shown, *words, flush=True)

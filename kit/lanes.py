@@ -1,4 +1,4 @@
-"""The whole test suite in two processes at once: half the wait on two cores."""
+"""Test files in two processes at once: half the wait on two cores."""
 
 from __future__ import annotations
 
@@ -12,16 +12,20 @@ from kit.stages import ROOT
 LANES = 2
 
 
-def run_all() -> int:
-    """Run every test file, every other one in a second process.
+def test_files() -> list[str]:
+    """The paths of all test files, sorted."""
+    return sorted(str(path) for path in (ROOT / "tests").glob("test_*.py"))
+
+
+def run(files: list[str], words: list[str]) -> int:
+    """Run test files with these words for pytest, every other one in a second process.
 
     The first process prints as it goes, the second when both have ended. Gives back
     pytest's exit code: 0 when every test passed, else the first that is not 0.
     """
-    files = sorted(str(path) for path in (ROOT / "tests").glob("test_*.py"))
-    pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
     began = time.monotonic()
-    print(f"pytest tests, in {LANES} processes", flush=True)
+    print("pytest", *words, f"({len(files)} test files)", flush=True)
     with tempfile.TemporaryFile() as kept:
         lanes = [
             subprocess.Popen(
@@ -31,7 +35,7 @@ def run_all() -> int:
                 stdout=kept if lane else None,
                 stderr=subprocess.STDOUT if lane else None,
             )
-            for lane in range(LANES)
+            for lane in range(min(LANES, len(files)))
         ]
         try:
             codes = [lane.wait() for lane in lanes]
