@@ -118,7 +118,7 @@ def read_output(process):
         if ended and not chunk:
             break
         if ready and not chunk:  # output is closed, the shell not yet gone
-            time.sleep(0.0005)
+            time.sleep(0.0001)
     return clip(text, OUTPUT_LIMIT, missing).rstrip()
 
 
