@@ -370,7 +370,20 @@ ASK_LIST = [
     "apt* autoremove", "dnf remove", "dpkg -[rp]", "brew uninstall", "pip* uninstall",
     "python* uninstall", "uv uninstall", "npm uninstall", "at", "batch", "tmux",
     "screen", "parted", "blkdiscard", "mkswap", "ed", "ex", "ln /dev/null",
-    "git config alias*",
+    "git config alias*", "aws --delete", "gsutil rm", "gcloud delete", "az delete",
+    "helm delete", "pulumi destroy", "cdk destroy", "vagrant destroy", "zpool destroy",
+    "podman* prune", "rclone delete", "rclone purge", "gio trash", "trash-put",
+    "rimraf", "yum remove", "pacman -r*", "snap remove", "http delete",
+    "wget --method=delete", "deluser", "iptables -f", "swapoff", "sgdisk", "lvremove",
+    "diskutil erase*", "fallocate", "tar -c /*", "unzip -d /*", "curl -o /*",
+    "curl -o ~*", "curl --output /*", "curl --output ~*", "wget -[op] /*", "wget -o ~*",
+    "sort -o /*", "vi* *!*", "emacs* --eval*", "npx -c*", "npm -c", "npm unpublish",
+    "make --eval*", "make shell=*", "cmake rm", "cmake remove*", "man -p*",
+    "tar --to-command*", "tar --checkpoint-action*", "hash -p*", "mysql *drop?t*",
+    "psql *drop?t*", "psql *delete?from*", "sqlite3 *drop?t*", "mongo* *drop*",
+    "redis-cli del*", "rails db:drop*", "git clean -d", "git -c clean.*",
+    "git -c core.*", "pwsh -command*", "powershell -c*", "hyperfine", "expect -c*",
+    "nix-shell --run*",
 ]
 WRITERS = ">", "tee", "touch", "mkdir", "mv", "cp", "ln", "install", "rsync"
 SCRATCH = re.compile(r"/tmp(/|$)|/dev/(null|stdout|stderr|tty|fd/\d+)$")
@@ -378,6 +391,7 @@ BLANK = [], [":"], ["true"], ["false"], ["1"], ["exec"]
 KEYWORDS = "if then elif else while until do ! ) function coproc".split()
 WRAPPERS = ("> < env command builtin exec time nohup nice timeout xargs stdbuf setsid "
             "ionice strace ltrace taskset chrt systemd-run busybox toybox chroot entr "
+            "setarch prlimit rlwrap run0 runuser valgrind perf docker bundle "
             "unshare fakeroot fd uv poetry pipenv conda gtimeout gxargs").split()
 INLINE = {"cs": "python pypy ipython bash sh dash zsh ksh fish csh tcsh ash rbash pwsh",
           "eEp": "perl ruby node nodejs lua bun osascript R Rscript julia elixir"}

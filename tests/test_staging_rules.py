@@ -26,9 +26,9 @@ PAIRS = list(pairwise(STAGES))
 BUDGETS = {
     "s01": (360, None, None),
     "s02": (530, 180, 8),
-    "s03": (760, 240, 12),
-    "s04": (850, 90, 14),
-    "s05": (910, 90, 8),
+    "s03": (780, 260, 12),
+    "s04": (870, 90, 14),
+    "s05": (930, 90, 8),
 }
 
 # Definitions that differ from the stage before, and why the lesson needs it.
