@@ -385,7 +385,10 @@ ASK_LIST = [
     "psql *drop?t*", "psql *delete?from*", "sqlite3 *drop?t*", "mongo* *drop*",
     "redis-cli del*", "rails db:drop*", "git clean -d", "git -c clean.*",
     "git -c core.*", "pwsh -command*", "powershell -c*", "hyperfine", "expect -c*",
-    "nix-shell --run*",
+    "nix-shell --run*", "sg", "grm", "wipe",
+    "git fetch --upload-pack*", "git clone -u", "kubectl exec", "npm exec",
+    "python* flush", "python* timeit", "python* pdb", "chmod a-*", "chmod a+w*",
+    "*awk *getline*", "make -", "gdb", "tclsh", "ld-linux*",
 ]
 WRITERS = ">", "tee", "touch", "mkdir", "mv", "cp", "ln", "install", "rsync"
 SCRATCH = re.compile(r"/tmp(/|$)|/dev/(null|stdout|stderr|tty|fd/\d+)$")
@@ -396,7 +399,7 @@ WRAPPERS = ("> < env command builtin exec time nohup nice timeout xargs stdbuf s
             "setarch prlimit rlwrap run0 runuser valgrind perf docker bundle "
             "unshare fakeroot fd uv poetry pipenv conda gtimeout gxargs").split()
 INLINE = {"cs": "python pypy ipython bash sh dash zsh ksh fish csh tcsh ash rbash pwsh",
-          "eEp": "perl ruby node nodejs lua bun osascript R Rscript julia elixir"}
+          "eEp": "perl ruby node nodejs lua bun osascript r rscript julia elixir"}
 OPERATORS = tuple(";&|()<>\n")
 QUOTED = r"""(?s:\\.)|'[^']*'|"(?:\\.|[^"\\])*\""""
 
