@@ -292,6 +292,126 @@ echo rm && rm a
 cd / && rm -rf *
 find / -delete
 chmod -R 777 /
+mkswap /dev/sda2
+parted /dev/sda rm 1
+sgdisk --zap-all /dev/sda
+lvremove vg/lv
+zpool destroy tank
+blkdiscard /dev/sda
+diskutil eraseDisk JHFS+ X disk2
+echo rm a | sh -s -- x
+[r]m a
+chrt -b 0 rm a
+taskset 1 rm a
+setarch x86_64 rm a
+prlimit --nproc=1 rm a
+gtimeout 5 rm a
+grm a
+gxargs rm
+fakeroot rm a
+rlwrap rm a
+run0 rm a
+runuser -u x rm a
+sg grp 'rm a'
+systemd-run rm a
+at now <<< 'rm a'
+echo 'rm a' | at now
+echo 'rm a' | batch
+tmux new -d 'rm a'
+screen -dm rm a
+expect -c 'spawn rm a'
+ls | entr rm a
+git -c clean.requireForce=false clean
+git clean -d -x
+git config alias.x '!rm a'
+git -c core.pager='rm a' log
+git -c core.editor='rm a' commit
+git fetch --upload-pack='rm a' x
+git clone -u 'rm a' x
+ln -sf /dev/null a
+fallocate -p a
+wipe a
+trash-put a
+gio trash a
+rimraf a
+rclone delete x:
+rclone purge x:
+aws s3 sync a s3://x --delete
+gsutil rm gs://x
+gcloud compute instances delete x
+az group delete -n x
+helm delete x
+pulumi destroy
+cdk destroy
+vagrant destroy -f
+podman system prune
+docker run --rm -v .:/w alpine sh -c 'rm /w/a'
+kubectl exec p -- rm a
+mysql -e 'drop table x'
+psql -c 'drop table x'
+psql -c "DELETE FROM users"
+sqlite3 a.db 'drop table x'
+mongo --eval 'db.dropDatabase()'
+python manage.py flush
+rails db:drop
+yum remove x
+pacman -R x
+snap remove x
+npm unpublish x
+http DELETE http://x
+wget --method=DELETE http://x
+chmod a-rwx x
+chmod -R a+w .
+deluser x
+iptables -F
+swapoff -a
+tar xf x.tar -C /
+tar -C / -xf x.tar
+unzip -o a.zip -d /
+curl -o /etc/x http://x
+curl http://x --output ~/.bashrc
+wget -O ~/.bashrc http://x
+wget -P /etc http://x
+sort -o /etc/x f
+awk 'BEGIN { "rm a" | getline }'
+awk 'BEGIN {system ("rm a")}'
+ed a <<< 'd'
+ex -sc 'd|x' a
+vim -c ':!rm a' -c q
+vim +'!rm a'
+vim -es -c '!rm a'
+emacs --batch --eval '(delete-file "a")'
+conda run rm a
+npx -c 'rm a'
+npm exec -- rm a
+npm exec -c 'rm a'
+bundle exec rm a
+nix-shell --run 'rm a'
+make --eval='x:;rm a' x
+make SHELL='rm a' x
+make -f - <<< 'x:;rm a'
+cmake -E rm a
+cmake -E remove_directory d
+gdb -ex 'shell rm a'
+tclsh <<< x
+pwsh -Command 'rm a'
+powershell -c 'rm a'
+R -e 'unlink("a")'
+Rscript -e 'unlink("a")'
+julia -e 'rm("a")'
+elixir -e 'x'
+man -P 'rm a' ls
+tar --to-command='rm a' -xf x
+tar cf x y --checkpoint=1 --checkpoint-action=exec='rm a'
+ltrace rm a
+gdb --args rm a
+valgrind rm a
+perf stat rm a
+hyperfine 'rm a'
+/lib64/ld-linux-x86-64.so.2 /bin/rm a
+python3 -m timeit 'x'
+python3 -m pdb -c x y
+hash -p /bin/rm ls; ls a
 """)
 # A line that ends in the middle, and quotes that only seem to hide a command.
 ASK += rows(r"""
@@ -976,4 +1096,27 @@ EDITOR=./wipe git commit
 PATH=.:$PATH ls
 LD_PRELOAD=./wipe.so ls
 BASH_ENV=./wipe.sh bash build.sh
+:(){ :|:& };:
+xargs -I{} {} a
+git checkout src/
+git checkout -B main x
+git branch -M a
+git switch -C main
+git grep -O'rm a' x
+GIT_PAGER='rm a' git log
+GIT_SSH_COMMAND='rm a' git fetch
+PAGER='rm a' man ls
+tee a < /dev/null
+tee a </dev/null
+cat < /dev/null > a
+cat </dev/null >a
+sed -i '1,$d' a
+sed -n 'w /etc/x' f
+sed -e 's/x/y/w /etc/x' f
+sed '1e rm a' f
+sed 's/x/rm a/e' f
+awk '{print > "/etc/x"}' f
+awk '{print | "sh"}' f
+tar -I 'rm a' -xf x
+rsync -e 'rm a' x y:
 """)
