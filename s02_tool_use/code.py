@@ -484,7 +484,7 @@ def read_line():
             if not sys.stdin.isatty():
                 show(line)
             return line
-        except EOFError:
+        except (EOFError, RuntimeError):  # no more input, or none from the start
             print()
             return "q"
         except KeyboardInterrupt:
